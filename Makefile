@@ -14,7 +14,7 @@ SETUP   = @test -n "$(PYTHON)" || { echo "Clarion needs Python 3.11 or newer. In
           "$(PYTHON)" tools/bootstrap.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check bench faults lock release clean
+.PHONY: help install run test test-all check bench faults mutants lock release clean
 
 help: ## List these commands
 	@echo "Clarion, a self-hosted notification platform. Start it with: make run"
@@ -52,9 +52,14 @@ bench: ## Run the benchmarks and print a table (ARGS="options")
 	$(SETUP) dev
 	@$(VENV)/python -m bench $(ARGS)
 
+# Nothing runs at the same time, so what is promised in seconds is judged as well.
 faults: ## Run the long crash and chaos tests (hours; ARGS="more pytest options")
 	$(SETUP) dev
-	@CLARION_TEST_SIZE=night $(VENV)/python -m pytest tests/faults tests/ops $(ARGS)
+	@CLARION_TEST_SIZE=night CLARION_TEST_LANE=timing $(VENV)/python -m pytest tests/faults tests/ops $(ARGS)
+
+mutants: ## Check that planted faults are caught by the tests (ARGS="names, or --whole")
+	$(SETUP) dev
+	@$(VENV)/python tools/mutants.py $(ARGS)
 
 lock: ## Update the lock files from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(SETUP) dev

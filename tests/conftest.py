@@ -17,7 +17,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from tests.lanes import Lane, keep_lane
+from tests.lanes import Lane, enter_lane, keep_lane
 from tests.servers import POSTGRES, REDIS, RedisCluster, SharedServers, shared_url
 
 T = TypeVar("T")
@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the servers once a run, in the process that the xdist workers come from."""
+    enter_lane(config.getoption("lane"))
     if hasattr(config, "workerinput") or config.getoption("collectonly"):
         return
     signal.signal(signal.SIGTERM, interrupt)
@@ -126,6 +127,14 @@ def interrupt(_number: int, _frame: FrameType | None) -> None:
 def figures(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Add a line of figures to the summary of the run; call it before the assertion about them."""
     return lambda line: record_property(FIGURES, line)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What `make test` proves is the same everywhere: a skip fails it."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    is_core = session.config.getoption("lane") == Lane.CORE
+    if is_core and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

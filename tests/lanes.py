@@ -1,9 +1,10 @@
-"""Which lane a test runs in.
+"""Which lanes a test runs in.
 
 `make test` is the lane `core`: no result there depends on how fast the machine is. `make test-all`
 adds `rest`, and at last `timing`, whose tests measure and so run alone, one after another.
 """
 
+import os
 from enum import StrEnum
 from pathlib import Path
 
@@ -12,6 +13,10 @@ import pytest
 TESTS = Path(__file__).parent
 # Long tests, and those that need programs of the distribution.
 REST_FOLDERS = frozenset({"browser", "clients", "docs", "faults", "ops"})
+# Tests that run again where it can be measured whether their server blocks its event loop.
+WATCHED = "watched"
+LANE = "CLARION_TEST_LANE"
+HANGING_S = 100.0
 
 
 class Lane(StrEnum):
@@ -20,16 +25,39 @@ class Lane(StrEnum):
     TIMING = "timing"
 
 
-def lane_of(item: pytest.Item) -> Lane:
-    """Return the lane that the test is marked for, else that of its folder."""
+def enter_lane(lane: str | None) -> None:
+    """Let modules know the lane that is run, before they are imported."""
+    if lane is None:
+        return
+    os.environ[LANE] = lane
+    if lane == Lane.CORE:
+        os.environ.setdefault("CLARION_TEST_SIZE", "small")
+
+
+def is_core() -> bool:
+    return os.environ.get(LANE) == Lane.CORE
+
+
+def is_measured() -> bool:
+    """Whether nothing runs beside the test, so that times mean something."""
+    return os.environ.get(LANE) == Lane.TIMING
+
+
+def limit_s(promised_s: float) -> float:
+    """Return the time that is promised, where it is measured; elsewhere one against hanging."""
+    return promised_s if is_measured() else HANGING_S
+
+
+def lanes_of(item: pytest.Item) -> set[Lane]:
+    """Return the lanes that the test is marked for, else that of its folder."""
     folder = item.path.relative_to(TESTS).parts[0]
-    if folder == Lane.TIMING or item.get_closest_marker(Lane.TIMING):
-        return Lane.TIMING
-    if item.get_closest_marker(Lane.REST):
-        return Lane.REST
-    if item.get_closest_marker(Lane.CORE):
-        return Lane.CORE
-    return Lane.REST if folder in REST_FOLDERS else Lane.CORE
+    marked = {lane for lane in Lane if item.get_closest_marker(lane)}
+    if folder == Lane.TIMING or Lane.TIMING in marked:
+        return {Lane.TIMING}
+    if not marked:
+        marked = {Lane.REST if folder in REST_FOLDERS else Lane.CORE}
+    is_watched = folder == "conformance" or item.get_closest_marker(WATCHED)
+    return marked | {Lane.TIMING} if is_watched else marked
 
 
 def keep_lane(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -37,6 +65,6 @@ def keep_lane(config: pytest.Config, items: list[pytest.Item]) -> None:
     lane = config.getoption("lane")
     if lane is None:
         return
-    kept = [item for item in items if lane_of(item) == lane]
-    config.hook.pytest_deselected(items=[item for item in items if lane_of(item) != lane])
+    kept = [item for item in items if lane in lanes_of(item)]
+    config.hook.pytest_deselected(items=[item for item in items if lane not in lanes_of(item)])
     items[:] = kept

@@ -33,6 +33,7 @@ from tests.processes import (
     Server,
     ServerUnavailableError,
     free_port,
+    own_part_of_ports,
     unprivileged,
     within_reach,
 )
@@ -347,6 +348,8 @@ class SharedServers:
     """The servers of one pytest run; its workers find them by environment variables."""
 
     def __init__(self) -> None:
+        self._ports = ExitStack()
+        self._ports.enter_context(own_part_of_ports())
         self._servers: dict[str, PostgresServer | RedisServer] = {}
         if os.environ.get(CHOICE) != "none":
             self._servers = {POSTGRES: PostgresServer(), REDIS: RedisServer()}
@@ -363,6 +366,7 @@ class SharedServers:
             server.close()
             os.environ.pop(variable, None)
             os.environ.pop(PROGRAM.format(variable), None)
+        self._ports.close()
 
     def describe(self) -> list[str]:
         """Return a line for each server: which program it is, and where it comes from."""

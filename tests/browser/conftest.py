@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.e2e.conftest import no_stall
 from tests.node import find_node, install
@@ -23,6 +23,8 @@ SOURCE = Path(__file__).parent / "node"
 FLAGS = ("--no-sandbox", "--disable-dev-shm-usage")
 # Of a machine without a language, Chromium makes a name that its own `Intl` refuses.
 LANGUAGE: dict[str, str | float | bool] = {"LANG": "en_US.UTF-8", "LC_ALL": "en_US.UTF-8"}
+HANGING_MS = 60_000
+expect.set_options(timeout=HANGING_MS)
 UNPACK = """
 import chromium from "@sparticuz/chromium";
 console.log(await chromium.executablePath());
@@ -102,7 +104,7 @@ class OpenWindow:
     def __call__(self, url: str, *, width: int = 1000, height: int = 800, **context: str) -> Window:
         viewport = {"width": width, "height": height}
         page = self._browser.new_context(viewport=viewport, **context).new_page()  # type: ignore[arg-type]
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(HANGING_MS)
         window = Window(page)
         window.watch()
         self.windows.append(window)

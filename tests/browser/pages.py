@@ -3,7 +3,6 @@
 import http.server
 import threading
 import uuid
-from types import TracebackType
 from typing import Any, Self
 
 
@@ -39,12 +38,7 @@ class PageServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

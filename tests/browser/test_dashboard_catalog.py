@@ -226,6 +226,8 @@ def test_hostile_texts_are_shown_as_they_are(
         check_harmless(page, dashboard.url(path))
 
 
+@pytest.mark.core
+@pytest.mark.rest("in all looks")
 def test_no_page_has_a_fault(dashboard: Dashboard, open_window: OpenWindow, packages: Path) -> None:
     page = dashboard.open(open_window, "/types")
     urls = [

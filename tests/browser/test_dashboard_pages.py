@@ -262,7 +262,11 @@ def test_hostile_texts_are_shown_as_they_are(dashboard: Dashboard, open_window: 
         assert shown.strip() == text[:200].strip()
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=lambda look: f"{look['color_scheme']}-{look['width']}")
+@pytest.mark.parametrize(
+    "look",
+    [pytest.param(LOOKS[0], marks=pytest.mark.core), *LOOKS[1:]],
+    ids=lambda look: f"{look['color_scheme']}-{look['width']}",
+)
 def test_no_page_has_a_fault(
     dashboard: Dashboard,
     app: Asker,

@@ -358,6 +358,8 @@ def test_hostile_texts_are_shown_as_they_are(
     faults.clear()
 
 
+@pytest.mark.core
+@pytest.mark.rest("in all looks")
 def test_no_page_has_a_fault(
     dashboard: Dashboard, app: Asker, open_window: OpenWindow, packages: Path
 ) -> None:

@@ -33,6 +33,7 @@ def give_password(page: Page, username: str, password: str = PASSWORD) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
+@pytest.mark.core
 def test_the_first_administrator_is_made_and_signs_in_again(
     dashboard: Dashboard, open_window: OpenWindow, packages: Path
 ) -> None:

@@ -47,6 +47,7 @@ def test_what_one_does_the_other_sees_in_all_windows(
     expect(bell_of(page, "Ana").locator(".badge")).to_be_hidden()
 
 
+@pytest.mark.core
 def test_it_has_no_accessibility_fault(page: Page, packages: Path) -> None:
     expect(page.get_by_role("button", name="Follow Ana")).to_be_visible()
     assert find_axe_faults(page, packages, "main") == []

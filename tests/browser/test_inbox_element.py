@@ -109,6 +109,7 @@ def press(page: Page, name: str) -> None:
     page.get_by_role("button", name=name, exact=True).click()
 
 
+@pytest.mark.core
 def test_a_notification_arrives_live_in_two_windows_and_is_read_in_both(
     ana: InboxUser, open_inbox: OpenInbox
 ) -> None:

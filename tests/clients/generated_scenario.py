@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 def import_everything() -> Any:

@@ -20,7 +20,6 @@ from tests.e2e.installation import Installation
 from tests.node import find_node
 
 HERE = Path(__file__).parent
-LIMIT_S = 30
 # The JavaScript client in Node, and in Chromium.
 LANGUAGES = ["python", "javascript", "browser"]
 # What needs an API key, which no page of another origin may use.

@@ -11,12 +11,10 @@ import socket
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 HOST = "127.0.0.1"
-START_LIMIT_S = 10.0
-STOP_LIMIT_S = 10.0
+LIMIT_S = 60.0
 CHUNK_BYTES = 65_536
 WAITING_CONNECTIONS = 4_096
 
@@ -35,17 +33,12 @@ class Balancer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._is_listening.wait(START_LIMIT_S)
+        assert self._is_listening.wait(LIMIT_S)
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(STOP_LIMIT_S)
+        self._thread.join(LIMIT_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -54,31 +47,34 @@ class Balancer:
 
     async def _serve(self) -> None:
         self._end = asyncio.Event()
-        listeners = [socket.create_server((HOST, port)) for port in self._turns]
-        accepting = [self._loop.create_task(self._accept(each)) for each in listeners]
+        listeners = [
+            socket.create_server((HOST, port), backlog=WAITING_CONNECTIONS) for port in self._turns
+        ]
+        for listener in listeners:
+            listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
+            self._loop.add_reader(listener, self._accept, listener)
         self._is_listening.set()
         await self._end.wait()
-        for task in (*accepting, *self._tasks):
-            task.cancel()
-        await asyncio.gather(*accepting, *self._tasks, return_exceptions=True)
         for listener in listeners:
+            self._loop.remove_reader(listener)
             listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _accept(self, listener: socket.socket) -> None:
-        listener.listen(WAITING_CONNECTIONS)
-        listener.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        port = listener.getsockname()[1]
-        while True:
-            client, (address, _) = await self._loop.sock_accept(listener)
-            task = self._loop.create_task(self._forward(client, port, address))
+    def _accept(self, listener: socket.socket) -> None:
+        """Not awaited: a connection that is accepted at the end would be lost with its task."""
+        with suppress(OSError):
+            client, (address, _) = listener.accept()
+            client.setblocking(False)  # noqa: FBT003 - as above
+            task = self._loop.create_task(self._forward(client, listener.getsockname()[1], address))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            # Also that of a task which is cancelled before it has begun.
+            task.add_done_callback(lambda _: client.close())
 
     async def _forward(self, client: socket.socket, port: int, address: str) -> None:
-        with client:
-            server = await self._connect(port, address)
-            if server is None:
-                return
+        if server := await self._connect(port, address):
             with server:
                 await asyncio.gather(self._pump(client, server), self._pump(server, client))
 

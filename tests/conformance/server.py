@@ -3,13 +3,13 @@
 import json
 import shutil
 import socket
-import sys
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from tests.conformance.other_apps import OtherApps, add_other_apps
 from tests.conformance.provider import Provider
+from tests.fork_server import CLARION
 from tests.processes import (
     Account,
     Daemon,
@@ -26,7 +26,6 @@ GENEROUS = {
     "device-messages-per-minute": "1000000",
     "log-level": "warning",
 }
-CLARION = (sys.executable, "-m", "clarion")
 
 
 @dataclass(frozen=True, kw_only=True)

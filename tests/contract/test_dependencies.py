@@ -57,6 +57,7 @@ async def test_one_that_is_cut_off_fails(distant: Dependency, proxy: Proxy) -> N
         await distant.check()
 
 
+@pytest.mark.timing
 async def test_one_that_falls_silent_fails_within_two_seconds(
     distant: Dependency, proxy: Proxy
 ) -> None:

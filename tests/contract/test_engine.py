@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from clarion.errors import Conflict, Overloaded, StoreUnavailable
 from clarion.store.engine import Engine
+from clarion.store.opening import sqlite_path
 from clarion.store.statement import Row, Step, Unit, Value, statement
 from tests.contract.conftest import Reopen
 
@@ -34,6 +35,15 @@ KEEP = statement(
     "keep", "INSERT INTO kept (t, i, r, b) VALUES (:t, :i, :r, :b) RETURNING t, i, r, b"
 )
 KEPT = statement("kept", "SELECT t, i, r, b FROM kept")
+# How the connection that writes commits.
+SQLITE_SYNC = statement(
+    "sqlite_sync",
+    "INSERT INTO things (id, n) SELECT synchronous, 0 FROM pragma_synchronous RETURNING id",
+)
+POSTGRES_SYNC = statement(
+    "postgres_sync",
+    "INSERT INTO things (id, n) SELECT current_setting('synchronous_commit'), 0 RETURNING id",
+)
 
 Outcome = tuple[tuple[Row, ...], ...] | BaseException | None
 
@@ -69,6 +79,14 @@ async def test_a_unit_is_there_when_its_write_returns(engine: Engine, reopen: Re
     assert await content(engine) == {"a": 1, "b": 2}
     async with reopen() as other:
         assert await content(other) == {"a": 1, "b": 2}
+
+
+async def test_a_commit_waits_for_the_disk(engine: Engine, database_url: str) -> None:
+    """The settings alone: the tests that crash servers show what is lost with others."""
+    query, durable = (SQLITE_SYNC, "2") if sqlite_path(database_url) else (POSTGRES_SYNC, "on")
+    assert await engine.write(unit(query.step())) == (((durable,),),)
+    await engine.write(unit(DROP.step(id=durable)))
+    assert await engine.write_apart(unit(query.step())) == (((durable,),),)
 
 
 async def test_a_unit_without_steps_is_done(engine: Engine) -> None:

@@ -19,9 +19,10 @@ from clarion.store.engine import Engine
 from tests.contract.test_fairness import TYPE, running, set_up
 from tests.factories import new_app_id
 from tests.pipeline import build_pipeline, finish_sending
+from tests.stopwatch import unit_s
 
 USERS = 10_000
-LONGEST_S = 0.05
+LONGEST = 40
 # Enough for what is in memory at one time.
 WORK_S = 2.0
 
@@ -84,6 +85,7 @@ class BatchRequest:
         return self._body
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("batch", BATCHES)
 async def test_a_batch_blocks_the_loop_only_briefly(engine: Engine, batch: str) -> None:
     """Neither while it is accepted nor while it is worked on."""
@@ -101,4 +103,4 @@ async def test_a_batch_blocks_the_loop_only_briefly(engine: Engine, batch: str) 
     await finish_sending()
     assert statuses == {"pending"}
     longest = {"accepting": accepting.longest_s, "working": working.longest_s}
-    assert max(longest.values()) < LONGEST_S, longest
+    assert max(longest.values()) < LONGEST * unit_s(), longest

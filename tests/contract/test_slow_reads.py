@@ -56,7 +56,7 @@ async def running(engine: Engine, slow: Statement) -> AsyncIterator[list[asyncio
 
 @pytest.mark.usefixtures("running")
 async def test_slow_reads_keep_nothing_else_waiting(engine: Engine) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await engine.check()
         assert list(await engine.fetch(QUICK, app_id="a")) == [("a",)]
         assert list(await engine.fetch_in_background(QUICK, app_id="a")) == [("a",)]
@@ -67,7 +67,7 @@ async def test_a_slow_read_that_is_cancelled_makes_room(
 ) -> None:
     for task in running:
         task.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert list(await engine.fetch_slowly(QUICK, app_id="app-0")) == [("app-0",)]
 
 

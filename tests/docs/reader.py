@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tests.docs.pages import FILES, ROOT, Block
@@ -245,12 +244,7 @@ class Reader:
         self._terminal = Terminal(self.folder, self._environment, self._log / "terminal")
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
         self._terminal.close()
 

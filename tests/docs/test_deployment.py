@@ -12,6 +12,7 @@ import pytest
 from tests.docs.pages import read_blocks
 from tests.docs.reader import Clone, Reader
 from tests.processes import free_port
+from tests.programs import find_program
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -49,9 +50,7 @@ def test_the_command_of_the_unit_starts_a_server(reader: Reader) -> None:
 
 
 def test_systemd_understands_the_unit(unit: str, tmp_path: Path) -> None:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("systemd-analyze is not installed")
+    program = find_program("systemd-analyze", "systemd")
     # The account of the unit is not on this machine.
     (tmp_path / "clarion.service").write_text(unit.replace("User=clarion", "User=root"))
     done = subprocess.run(
@@ -67,9 +66,7 @@ def test_systemd_understands_the_unit(unit: str, tmp_path: Path) -> None:
 def test_a_device_and_the_api_are_reached_through_nginx(
     reader: Reader, data: Path, folder: Path
 ) -> None:
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if program is None:
-        pytest.skip("nginx is not installed")
+    program = find_program("nginx", "nginx-light")
     plain, tls = free_port(), free_port()
     configuration = read_file("docs/how-to/behind-a-proxy.md", "clarion.conf")
     live = "/etc/letsencrypt/live/notify.example.com"

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-ANSWER_LIMIT_S = 20
+ANSWER_LIMIT_S = 100
+SILENCE_S = 20
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Asker:
             "127.0.0.1", self.port, timeout=ANSWER_LIMIT_S, source_address=(self.address, 0)
         )
         try:
+            connection.connect()
             with suppress(BrokenPipeError, ConnectionResetError):
                 # A server that refuses a body answers and closes while it is still being sent.
                 connection.request(
@@ -100,7 +102,7 @@ class Asker:
 
         Once our end is closed, the server may drop what it was about to answer.
         """
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=SILENCE_S) as connection:
             try:
                 connection.sendall(data)
                 if ends:

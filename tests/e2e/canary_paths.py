@@ -434,7 +434,7 @@ async def use_sockets(world: World, device: dict[str, Any]) -> None:
 async def talk(world: World, name: str, path: str, frames: list[Any]) -> None:
     url = f"ws://127.0.0.1:{world.installation.gateway_port}{path}"
     with suppress(ConnectionClosed, InvalidStatus, TimeoutError):
-        async with asyncio.timeout(5), connect(url, ping_interval=None) as socket:
+        async with asyncio.timeout(60), connect(url, ping_interval=None) as socket:
             for frame in frames:
                 await socket.send(frame if isinstance(frame, str) else json.dumps(frame))
             if frames:

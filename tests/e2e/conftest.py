@@ -24,12 +24,24 @@ from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.servers import REDIS, RedisCluster, shared_url
 
-CONSTELLATIONS = ["embedded", "standard"]
+EMBEDDED, STANDARD = "embedded", "standard"
+# Tests by files that `make test` also has on PostgreSQL and Redis, because the store could make a
+# difference that the contract suite does not see; `make test-all` has all of them there.
+STORE_FILES = frozenset(
+    {
+        "test_consistency",
+        "test_events",
+        "test_inbox",
+        "test_operation",
+        "test_privacy",
+        "test_push_deliveries",
+    }
+)
 # Three nodes behind a round-robin proxy.
 CLUSTER = "cluster"
 ON_REDIS_CLUSTER = "redis_cluster"
-# Tests by files that also run against three nodes in CI; the long run has all of them there, and so
-# has CLARION_TEST_NODES=3.
+# Tests by files that `make test-all` also runs against three nodes; the long run has all of them
+# there, and so has CLARION_TEST_NODES=3.
 CLUSTER_FILES = frozenset(
     {
         "test_devices",
@@ -137,13 +149,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     is_chosen = HAS_ALL_ON_CLUSTER or test.path.stem in CLUSTER_FILES
     is_on_cluster = is_chosen and test.get_closest_marker("one_node") is None
-    chosen = [*CONSTELLATIONS, *([CLUSTER] if is_on_cluster else [])]
+    later = [] if test.path.stem in STORE_FILES else [pytest.mark.rest]
+    chosen = [
+        pytest.param(EMBEDDED, marks=pytest.mark.watched),
+        pytest.param(STANDARD, marks=later),
+    ]
+    if is_on_cluster:
+        chosen.append(pytest.param(CLUSTER, marks=pytest.mark.rest))
     metafunc.parametrize("constellation", chosen, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
 def constellation(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Constellation]:
-    if request.param == "embedded":
+    if request.param == EMBEDDED:
         yield Constellation()
         return
     name = f"e2e_{uuid.uuid4().hex}"

@@ -3,19 +3,19 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import apsw
 
+from tests import fork_server
 from tests.conftest import run_apart, run_sql
+from tests.fork_server import CLARION, Process, is_clarion
 from tests.processes import find_stalls, free_port
 
-START_LIMIT_S = 60.0
-STOP_LIMIT_S = 30.0
+# These are against hanging.
+START_LIMIT_S = STOP_LIMIT_S = RUN_LIMIT_S = 100.0
 ASK_EVERY_S = 0.02
 
 
@@ -26,7 +26,7 @@ class Installation:
         self.data = folder / "data"
         self.port, self.tls_port, self.gateway_port = (free_port() for _ in range(3))
         self._log = folder / "log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self._stalls_taken = 0
         # Thousands of requests that end in one moment make the loop late, although none is long.
         self.is_flooded = False
@@ -50,12 +50,7 @@ class Installation:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     @property
@@ -109,11 +104,17 @@ class Installation:
     def launch(self) -> None:
         """Start the process of the server."""
         self._stalls_taken = 0
-        with self._log.open("wb") as log:
+        before = [*self.under, *self._limited()]
+        with self._log.open("wb") as log, Path(os.devnull).open() as nothing:
+            serve = [*before, *command("serve", **self._flags)]
+            if is_clarion(serve) and not self.variables:
+                streams = [each.fileno() for each in (nothing, log, log)]
+                self.process = fork_server.start(serve, environment(), streams)
+                return
             self.process = subprocess.Popen(
-                [*self.under, *self._limited(), *command("serve", **self._flags)],
+                serve,
                 env=environment(**self.variables),
-                stdin=subprocess.DEVNULL,
+                stdin=nothing,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -169,7 +170,7 @@ class Installation:
 
 def command(*arguments: str, **flags: str) -> list[str]:
     given = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    return [sys.executable, "-m", "clarion", *arguments, *given]
+    return [*CLARION, *arguments, *given]
 
 
 def run_clarion(*arguments: str, **flags: str) -> subprocess.CompletedProcess[str]:
@@ -177,6 +178,8 @@ def run_clarion(*arguments: str, **flags: str) -> subprocess.CompletedProcess[st
 
 
 def run_command(arguments: list[str], *, stdin_text: str = "") -> subprocess.CompletedProcess[str]:
+    if is_clarion(arguments):
+        return fork_server.run(arguments, environment(), stdin_text, RUN_LIMIT_S)
     return subprocess.run(
         arguments,
         env=environment(),
@@ -184,7 +187,7 @@ def run_command(arguments: list[str], *, stdin_text: str = "") -> subprocess.Com
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=RUN_LIMIT_S,
     )
 
 

@@ -20,7 +20,7 @@ from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.inbox import put
 
-LIMIT_S = 20
+LIMIT_S = 100
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tests.e2e.asking import Asker
 
 T = TypeVar("T")
-WAIT_LIMIT_S = 30.0
+WAIT_LIMIT_S = 100.0
 # Usually ten seconds. What is committed late is counted three minutes later.
 COUNTED_LIMIT_S = 240.0
 LOOK_EVERY_S = 0.02

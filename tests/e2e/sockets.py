@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import h2.connection
 import h2.events
 
-LIMIT_S = 10
+LIMIT_S = 100
 
 
 @contextmanager

@@ -20,11 +20,12 @@ from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.provider import push_as
 from tests.e2e.sending import draft, make_type
+from tests.lanes import limit_s
 
 # Of the largest installation that the tests run against.
 NODES = 3
 # Caches hold for two seconds, provider tokens for five.
-SECONDS = 8.0
+SECONDS = limit_s(8)
 
 
 def run(server: Server, *words: str, **flags: str) -> Any:

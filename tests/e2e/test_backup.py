@@ -21,7 +21,7 @@ PASSPHRASE = "correct horse battery"
 Make = Callable[[str], Installation]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.rest)])
 def make(request: pytest.FixtureRequest, tmp_path: Path, postgres_url: str) -> Iterator[Make]:
     """Makes installations on one engine, each with a folder and a database of its own."""
     with databases(request.param, postgres_url, tmp_path) as made:

@@ -54,7 +54,7 @@ class Backing:
     lock_out: Callable[[], None] = lambda: None
 
 
-@pytest.fixture(params=["sqlite", "postgres and redis"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres and redis", marks=pytest.mark.rest)])
 def backing(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Backing]:
     if request.param == "sqlite":
         yield Backing()

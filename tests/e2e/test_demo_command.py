@@ -14,7 +14,10 @@ from tests.e2e.installation import Installation, command, environment
 from tests.e2e.sending import COUNTED_LIMIT_S, wait_until
 from tests.ops.operations import find_missing
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.rest("waits until a delivery has failed five times"),
+]
 
 PEOPLE = 20
 FAST = ("--people", str(PEOPLE), "--speed", "20")

@@ -2,23 +2,24 @@
 
 import http.client
 import json
+import os
 import shutil
 import signal
 import socket
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
+from tests import fork_server
+from tests.fork_server import CLARION, Process
 from tests.processes import Account, Daemon, Server, environment, free_port
 
-CLARION = (sys.executable, "-m", "clarion")
-RUN_LIMIT_S = 60.0
+RUN_LIMIT_S = 100.0
 NO_DEVICE = "a" * 64
 
 
@@ -64,13 +65,12 @@ class ClarionServer(Server):
 class Listener:
     """A running `clarion device listen --json`."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
+    def __init__(self, process: Process, printed: IO[str], errors: Path) -> None:
+        self.process, self._printed, self._errors = process, printed, errors
 
     def next(self, wanted: str) -> dict[str, Any]:
         """Return the next line of this type; other lines are skipped."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._printed:
             fields: dict[str, Any] = json.loads(line)
             if fields["type"] == wanted:
                 return fields
@@ -84,8 +84,7 @@ class Listener:
         return self.process.wait(RUN_LIMIT_S)
 
     def errors(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read()
+        return self._errors.read_text()
 
 
 class Home:
@@ -98,15 +97,8 @@ class Home:
         shutil.copy(server.data / "tls" / "ca.pem", folder / "tls")
 
     def run(self, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*CLARION, *arguments, f"--data={self.folder}"],
-            env=environment(self.folder),
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=RUN_LIMIT_S,
-            check=False,
-        )
+        command = [*CLARION, *arguments, f"--data={self.folder}"]
+        return fork_server.run(command, environment(self.folder), typed, RUN_LIMIT_S)
 
     def send(self, *arguments: str, typed: str = "") -> list[str]:
         """Send, and return the ids of what was accepted."""
@@ -123,17 +115,20 @@ class Home:
     @contextmanager
     def listening(self, *arguments: str) -> Iterator[Listener]:
         command = [*CLARION, "device", "listen", "--json", *arguments, f"--data={self.folder}"]
-        with subprocess.Popen(
-            command,
-            env=environment(self.folder),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
+        errors, lines = self.folder / "errors", os.pipe()
+        with (
+            errors.open("w") as log,
+            os.fdopen(lines[1], "w") as printed,
+            Path(os.devnull).open() as nothing,
+        ):
+            streams = [nothing.fileno(), printed.fileno(), log.fileno()]
+            process = fork_server.start(command, environment(self.folder), streams)
+        with os.fdopen(lines[0]) as printed:
             try:
-                yield Listener(process)
+                yield Listener(process, printed, errors)
             finally:
                 process.kill()
+                process.wait()
 
     def register(self) -> dict[str, Any]:
         """Register and connect a device, disconnect it, and return its `ready` line."""

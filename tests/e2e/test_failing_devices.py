@@ -15,7 +15,7 @@ from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 from tests.e2e.provider import push
 
-LIMIT_S = 20
+LIMIT_S = 100
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ EVENTS = 8  # before each kill
 LIMIT_S = 100
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.rest)])
 def flags(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[dict[str, str]]:
     allowed = {"allow_private_targets": "127.0.0.0/8"}
     if request.param == "sqlite":

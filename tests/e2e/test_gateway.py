@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.e2e.conftest import Server
+from tests.lanes import limit_s
 
 HELLO = json.dumps({"type": "hello", "token": "nobody", "secret": "nothing"})
 Open = Callable[[], AbstractAsyncContextManager[ClientConnection]]
@@ -32,7 +33,7 @@ async def code_after(socket: ClientConnection, *frames: str | bytes) -> int | No
     for frame in frames:
         await socket.send(frame)
     with pytest.raises(ConnectionClosed) as raised:
-        await asyncio.wait_for(socket.recv(), 15)
+        await asyncio.wait_for(socket.recv(), limit_s(15))
     return raised.value.rcvd.code if raised.value.rcvd else None
 
 
@@ -75,7 +76,7 @@ async def test_a_connection_without_a_hello_is_closed_after_ten_seconds(open_soc
     started = monotonic()
     async with open_socket() as socket:
         assert await code_after(socket) == 4408
-    assert 9.5 < monotonic() - started < 14
+    assert 9.5 < monotonic() - started < limit_s(14)
 
 
 @pytest.mark.parametrize("path", ["/", "/v1/gateway/", "/v1/other", "/health"])
@@ -103,4 +104,4 @@ async def test_the_open_connections_are_counted(server: Server, open_socket: Ope
 
 async def test_a_ping_of_the_protocol_is_answered(open_socket: Open) -> None:
     async with open_socket() as socket:
-        assert await asyncio.wait_for(await socket.ping(), 5) >= 0
+        assert await asyncio.wait_for(await socket.ping(), limit_s(5)) >= 0

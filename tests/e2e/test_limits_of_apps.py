@@ -22,10 +22,11 @@ from tests.e2e.sending import (
     wait_for_event,
     wait_until,
 )
+from tests.lanes import limit_s
 
 # The longest that another request may take meanwhile, on a loaded machine. Unlimited, each of these
 # requests held the server for 1 to 40 s, or ended it.
-STALL_S = 0.5
+STALL_S = limit_s(0.5)
 TREE = {
     "$ref": "#/$defs/node",
     "$defs": {"node": {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}}},

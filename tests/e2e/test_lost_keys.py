@@ -18,7 +18,7 @@ from tests.e2e.test_vault import findings_of
 COMMANDS = (["serve"], ["init"], ["vault", "rotate"])
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.rest)])
 def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Installation:
     if request.param == "sqlite":
         return Installation(tmp_path)

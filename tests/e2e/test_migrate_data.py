@@ -18,7 +18,7 @@ from tests.e2e.sending import draft, inbox, send_and_wait, wait_until
 from tests.e2e.test_access_matrix import World
 from tests.e2e.test_commands import faults_of
 
-RECEIVE_LIMIT_S = 30
+RECEIVE_LIMIT_S = 100
 
 
 def make_device(server: Server) -> dict[str, Any]:

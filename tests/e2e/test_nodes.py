@@ -28,9 +28,12 @@ from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import make_user
 from tests.replacing import replace
 
-pytestmark = pytest.mark.parametrize("constellation", [CLUSTER, ON_REDIS_CLUSTER], indirect=True)
+pytestmark = [
+    pytest.mark.parametrize("constellation", [CLUSTER, ON_REDIS_CLUSTER], indirect=True),
+    pytest.mark.rest("three nodes"),
+]
 
-LIMIT_S = 30
+LIMIT_S = 100
 # Not to be exceeded, also on a busy machine. Without the bus most of it would take minutes.
 SOON_S = 10.0
 PUSHES = 200

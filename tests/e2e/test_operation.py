@@ -16,7 +16,7 @@ from tests.e2e.conftest import Constellation, Server
 from tests.e2e.installation import Installation
 from tests.servers import RedisServer
 
-NODES_LIMIT_S = 15.0
+NODES_LIMIT_S = 60.0
 
 
 def test_a_healthy_server_names_its_services(server: Server, constellation: Constellation) -> None:

@@ -139,6 +139,7 @@ async def test_what_cannot_be_tried_is_said(trials: Trials) -> None:
     assert (answer.status, answer.fields) == (422, ["to"])
 
 
+@pytest.mark.rest("waits until it is given up")
 async def test_a_server_that_hangs_does_not_hold_the_doctor(trials: Trials) -> None:
     trials.apns.set(Fault.SILENCE)
     trials.sms.set(Fault.ENDLESS)

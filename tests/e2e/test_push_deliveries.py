@@ -24,7 +24,7 @@ from tests.e2e.sending import (
 )
 
 ALWAYS = [True] * 24
-LIMIT_S = 15
+LIMIT_S = 100
 
 
 @pytest.fixture

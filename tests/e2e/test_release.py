@@ -48,7 +48,10 @@ for each in pkgutil.walk_packages(clarion.__path__, "clarion."):
             raise
 show_help(app)
 """
-pytestmark = pytest.mark.timeout(2 * LIMIT_S)
+pytestmark = [
+    pytest.mark.timeout(2 * LIMIT_S),
+    pytest.mark.rest("builds the release and installs it"),
+]
 
 
 def run(*command: str | Path) -> str:

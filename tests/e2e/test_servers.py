@@ -13,6 +13,8 @@ from tests.servers import (
     wait_until,
 )
 
+pytestmark = pytest.mark.rest("servers that only other long tests start")
+
 
 async def fetch(url: str, statement: str) -> object:
     connection = await asyncpg.connect(url)

@@ -23,6 +23,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         yield installation
 
 
+@pytest.mark.timing
 def test_an_unknown_name_takes_as_long_as_a_wrong_password(installation: Installation) -> None:
     """The medians of answers that take turns differ by less than a tenth, in one of three rounds.
 

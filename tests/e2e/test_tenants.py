@@ -18,7 +18,7 @@ from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 from tests.e2e.sending import ANY_HOUR, draft, inbox, send_and_wait, set_preferences, wait_until
 
-LIMIT_S = 20
+LIMIT_S = 100
 TYPE, USER, TOPIC = "SAME_TYPE", "same-user", "same-topic"
 
 

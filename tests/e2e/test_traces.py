@@ -21,7 +21,7 @@ from tests.e2e.provider import headers_of
 from tests.e2e.sending import ANY_HOUR, draft, make_user, send, wait_for_event, wait_until
 from tests.peers.webhooks import WebhookReceiver
 
-LIMIT_S = 30
+LIMIT_S = 100
 # One of each step; `render` and `send` may be there more than once.
 STEPS = ("POST /v1/events", "decide", "render", "deliver", "acknowledge")
 EVENTS = 60

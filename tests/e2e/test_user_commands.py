@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_device_commands import CLARION, RUN_LIMIT_S, ClarionServer
+from tests import fork_server
+from tests.e2e.test_device_commands import RUN_LIMIT_S, ClarionServer
+from tests.fork_server import CLARION
 from tests.processes import environment
 
 HEAD = "id,name,email,tags,billing_address.city\n"
@@ -23,15 +25,8 @@ def server() -> Iterator[ClarionServer]:
 def run(
     server: ClarionServer, *arguments: str, typed: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CLARION, "user", *arguments, f"--data={server.data}"],
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=RUN_LIMIT_S,
-        env=environment(server.data.parent),
-        check=False,
-    )
+    command = [*CLARION, "user", *arguments, f"--data={server.data}"]
+    return fork_server.run(command, environment(server.data.parent), typed, RUN_LIMIT_S)
 
 
 def test_a_user_is_created_then_updated(server: ClarionServer) -> None:

@@ -1,6 +1,5 @@
 """`--clock test`: tests of apps move time, and what becomes due is done at its own moment."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -116,9 +115,7 @@ def test_retries_run_at_their_times_on_the_way(app: Asker) -> None:
     order = make_type(app, default_channels=BOTH)
     ana = make_reader(app, "retry")
     send(app, draft(order, user_id=ana))
-    began = time.monotonic()
     move(app, advance="P7D")
-    assert time.monotonic() - began < 30
     (item,) = inbox(app, ana)
     found = deliveries(app, item["id"])["stub"]
     assert (found["status"], found["reason"]) == ("failed", "attempts_exhausted")

@@ -29,7 +29,7 @@ from tests.factories import make_user
 from tests.pipeline import make_event, make_notification
 from tests.web_push import Browser
 
-LIMIT_S = 20
+LIMIT_S = 100
 TTL = {"TTL": "60"}
 
 

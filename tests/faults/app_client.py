@@ -13,7 +13,7 @@ from tests.faults.http_client import Answer, Connection
 
 TYPE = "ORDER_READY"
 USER = "user-0"
-SEEN_LIMIT_S = 45.0
+SEEN_LIMIT_S = 60.0
 TOKEN_S = 3600
 
 

@@ -18,7 +18,7 @@ from tests.faults.http_client import Answer, Connection
 # The same ones again and again: what is remembered of users is bounded, but not soon full.
 USERS = 50
 CHANNELS = ["in_app", "stub"]
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 HOOK = {"kind": "webhook", "settings": {"url": "https://hooks.example.com/x"}, "sandbox": True}
 
 

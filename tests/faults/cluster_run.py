@@ -35,7 +35,8 @@ SEED = 20_261_117
 CLIENTS = 6
 PART = 100
 DRAIN_LIMIT_S = 120.0
-CONVERGE_LIMIT_S = 30.0
+CONVERGED_S = 30.0
+CONVERGE_LIMIT_S = 120.0
 PROGRESS_LIMIT_S = 90.0
 LOOK_EVERY_S = 0.1
 # Longer than the one attempt that a one-shot message has.

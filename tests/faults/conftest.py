@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.installation import Installation
 from tests.faults.http.server import Target
+from tests.servers import PostgresServer, RedisServer
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - only a folder of our own is made in it
 
@@ -20,6 +21,20 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else tmp_path) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL of its own, to be stopped, killed or cut off."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    """The same of Redis."""
+    with RedisServer() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ import asyncio
 import multiprocessing
 import os
 import signal
+from collections.abc import Callable
+from typing import Any
 
 import apsw
 import asyncpg
@@ -35,10 +37,20 @@ LATER = (
 )
 
 
+PROCESS_LIMIT_S = 60
 # Forked from a process that has imported this module: a fresh interpreter would take ten times as
 # long, and there is one process for each statement.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__])
+
+
+async def run_apart(work: Callable[..., None], *given: Any) -> int:
+    """Run something in a process of its own, and return its exit code."""
+    process = PROCESSES.Process(target=work, args=given)
+    process.start()
+    await asyncio.to_thread(process.join, PROCESS_LIMIT_S)
+    assert process.exitcode is not None, "the process does not end"
+    return process.exitcode
 
 
 class KillSwitch:

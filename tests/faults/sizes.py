@@ -1,280 +1,152 @@
-"""How long each fault test runs: `pr` in CI, `night` by `make faults`.
+"""How long each fault test runs: in `make test`, in `make test-all`, and by `make faults`.
 
 `CLARION_TEST_SIZE` chooses the column. The numbers of a test stand here and nowhere else.
 """
 
 import os
-from dataclasses import dataclass
+
+import pytest
+
+COLUMN = ("small", "pr", "night").index(os.environ.get("CLARION_TEST_SIZE", "pr"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """One column of the table."""
+class SIZES:
+    """The numbers of the chosen column."""
 
-    timeout_s: int
+    timeout_s = (300, 300, 7_200)[COLUMN]
 
     # T03, T04: power loss.
-    power_loss_operations: int
-    torn_seeds: int
-    random_power_losses: int
-    control_power_losses: int
+    power_loss_operations = (40, 200, 200)[COLUMN]
+    torn_seeds = (1, 3, 3)[COLUMN]
+    loses_power_in_migrations = (False, True, True)[COLUMN]  # T10 does so, too
+    random_power_losses = (200, 2_000, 10_000)[COLUMN]
+    control_power_losses = (200, 200, 1_000)[COLUMN]
 
     # T01, T11, T05: the server as a process.
-    server_kills: int
-    longest_between_kills_s: float
-    server_stops: int
-    clients: int
+    server_kills = (2, 20, 300)[COLUMN]
+    longest_between_kills_s = (0.8, 0.8, 2.0)[COLUMN]
+    server_stops = (1, 3, 100)[COLUMN]
+    clients = (50, 50, 50)[COLUMN]
 
     # T05, T06: errors of the disk.
-    failing_syncs: int
-    disk_full_cycles: int
+    failing_syncs = (5, 20, 100)[COLUMN]
+    disk_full_cycles = (1, 5, 20)[COLUMN]
 
     # T09: backups under load, on each engine.
-    backups: int
+    backups = (1, 2, 10)[COLUMN]
 
     # T10: migrations.
-    migration_rounds: int
-    migrates_every_crash: bool  # also those that SQLite repairs to the same database
+    migration_rounds = (1, 1, 5)[COLUMN]
+    migration_stride = (37, 1, 1)[COLUMN]  # of the statements and operations: 1 for a crash at each
+    # also those that SQLite repairs to the same database
+    migrates_every_crash = (False, False, True)[COLUMN]
+
+    # Item 31: rotations of the master key.
+    rotation_stride = (7, 1, 1)[COLUMN]
 
     # T12: PostgreSQL.
-    postgres_kills: int
+    postgres_kills = (2, 6, 100)[COLUMN]
 
     # T12, T14, T15, T16: three nodes.
-    cluster_devices: int
-    cluster_pushes: int
-    cluster_pushes_per_second: float
-    stops: int  # of a node by SIGTERM
-    pauses: int
-    cluster_rounds: int  # how often each fault is made
-    cluster_fault_s: float  # how long a fault lasts
-    lock_s: float
+    cluster_devices = (30, 30, 200)[COLUMN]
+    cluster_pushes = (800, 800, 60_000)[COLUMN]
+    cluster_pushes_per_second = (60.0, 60.0, 60.0)[COLUMN]
+    stops = (4, 4, 100)[COLUMN]  # of a node by SIGTERM
+    pauses = (2, 2, 200)[COLUMN]
+    cluster_rounds = (1, 1, 20)[COLUMN]  # how often each fault is made
+    cluster_fault_s = (2.0, 2.0, 20.0)[COLUMN]  # how long a fault lasts
+    lock_s = (3.0, 3.0, 30.0)[COLUMN]
 
     # T21: devices that reconnect at once.
-    storm_devices: int
+    storm_devices = (600, 600, 5_000)[COLUMN]
 
     # T01, T20: the gateway.
-    chaos_devices: int
-    chaos_pushes: int
-    chaos_kills: int
-    chaos_rate: float
-    chaos_disconnects_per_second: float
+    chaos_devices = (40, 200, 1_000)[COLUMN]
+    chaos_pushes = (400, 4_000, 20_000)[COLUMN]
+    chaos_kills = (1, 4, 10)[COLUMN]
+    chaos_rate = (500.0, 500.0, 800.0)[COLUMN]
+    chaos_disconnects_per_second = (10.0, 10.0, 50.0)[COLUMN]
 
     # T19: slow consumers.
-    consumers: int
-    slow_consumers: int
-    broadcasts: int
-    broadcasts_per_second: float
+    consumers = (60, 60, 2_000)[COLUMN]
+    slow_consumers = (6, 6, 100)[COLUMN]
+    broadcasts = (150, 150, 1_500)[COLUMN]
+    broadcasts_per_second = (25.0, 25.0, 2.5)[COLUMN]
 
     # T28: strangers at the gateway.
-    strangers: int
-    unfinished_frames: int
+    strangers = (2_500, 2_500, 10_000)[COLUMN]
+    unfinished_frames = (100, 100, 1_000)[COLUMN]
 
     # T30: the pipeline and its model.
-    pipeline_sequences: int
-    pipeline_steps: int
-    pipeline_walks: int
+    pipeline_sequences = (15, 30, 2_000)[COLUMN]
+    pipeline_steps = (20, 20, 50)[COLUMN]
+    pipeline_walks = (10, 30, 1_000)[COLUMN]
 
     # T33: overload, and T34: a noisy app beside quiet ones.
-    overload_phase_s: float
-    overload_goodput: float  # of the ceiling; CI shares its processors with the load
-    quiet_apps: int
-    noisy_users: int
-    noisy_phase_s: float
-    quiet_median_factor: float
-    quiet_p99_factor: float
-    quiet_noise_s: float  # what a commit can take by itself on a machine that others use
+    overload_phase_s = (2.0, 2.0, 600.0)[COLUMN]
+    overload_rounds = (3, 3, 1)[COLUMN]
+    # of the ceiling; CI shares its processors with the load
+    overload_goodput = (0.7, 0.7, 1.0)[COLUMN]
+    quiet_apps = (5, 5, 20)[COLUMN]
+    noisy_users = (200, 200, 2_000)[COLUMN]
+    noisy_phase_s = (6.0, 6.0, 600.0)[COLUMN]
+    quiet_median_factor = (2.0, 2.0, 2.0)[COLUMN]
+    quiet_p99_factor = (4.0, 4.0, 1.5)[COLUMN]
+    # what a commit can take by itself on a machine that others use
+    quiet_noise_s = (0.25, 0.25, 0.0)[COLUMN]
 
     # T01, T43: the pipeline under kills.
-    pipeline_events: int
-    pipeline_kills: int
-    lease_left_ms: int  # of those of a killed server, on PostgreSQL
+    pipeline_events = (400, 2_000, 20_000)[COLUMN]
+    pipeline_kills = (1, 4, 12)[COLUMN]
+    lease_left_ms = (500, 3_000, 45_000)[COLUMN]  # of those of a killed server, on PostgreSQL
 
     # T29: examples of each operation that schemathesis makes.
-    fuzz_examples: int
-    has_all_roles: bool
+    fuzz_examples = (8, 8, 1_000)[COLUMN]
+    has_all_roles = (False, False, True)[COLUMN]
 
     # T25: huge input.
-    huge_body_bytes: int
-    nested_levels: int
+    huge_body_bytes = (16 << 20, 16 << 20, 1 << 30)[COLUMN]
+    nested_levels = (100_000, 100_000, 100_000)[COLUMN]
 
     # T26: HTTP/1.1 abuse.
-    http_vectors: int
+    http_vectors = (60, 60, 400)[COLUMN]
 
     # T27: HTTP/2 floods.
-    flood_s: float
+    flood_s = (1.5, 1.5, 60.0)[COLUMN]
 
     # T28: slow clients.
-    slow_connections: int
-    slow_s: int
+    slow_connections = (200, 200, 5_000)[COLUMN]
+    slow_s = (6, 6, 300)[COLUMN]
 
     # T18: messages to a provider, for each of its faults.
-    provider_messages: int
-    provider_timeout_s: int  # shorter than what comes at a byte a second
+    provider_messages = (3, 3, 1_000)[COLUMN]
+    provider_timeout_s = (5, 5, 8)[COLUMN]  # shorter than what comes at a byte a second
     # How the delay of one channel by another is measured: in rounds, since machines are shared.
-    hanging_rounds: int
-    hanging_events: int
+    hanging_rounds = (5, 5, 20)[COLUMN]
+    hanging_events = (15, 15, 100)[COLUMN]
+    hanging_growth = (1.5, 1.5, 1.1)[COLUMN]  # of the p99; in CI, of the median
 
     # T39: users who are erased while notifications are delivered to them.
-    erased_users: int
+    erased_users = (4, 12, 1_000)[COLUMN]
 
     # Security item 27: a name server that changes its answers.
-    rebinding_tries: int
+    rebinding_tries = (1_000, 10_000, 200_000)[COLUMN]
 
     # T35: leaks. In CI too short for a slope: only what grows without end is found.
-    leak_warm_up_s: float
-    leak_warm_up_renders: int  # 2,000 templates are cached, and each round has two
-    leak_slices: int  # after each of them memory is measured
-    leak_slice_s: float
-    leak_app_every_s: float
-    leak_floor_mib: float
-    leak_blocks_per_h: float
+    leak_warm_up_s = (6.0, 6.0, 900.0)[COLUMN]
+    # 2,000 templates are cached, and each round has two
+    leak_warm_up_renders = (0, 0, 1_100)[COLUMN]
+    leak_slices = (2, 2, 30)[COLUMN]  # after each of them memory is measured
+    leak_slice_s = (4.0, 4.0, 60.0)[COLUMN]
+    leak_app_every_s = (0.0, 0.0, 10.0)[COLUMN]
+    leak_floor_mib = (25.0, 25.0, 3.0)[COLUMN]
+    leak_blocks_per_h = (float("inf"), float("inf"), 12000.0)[COLUMN]
 
 
-TABLE = {
-    "pr": Sizes(
-        timeout_s=300,
-        power_loss_operations=200,
-        torn_seeds=3,
-        random_power_losses=2_000,
-        control_power_losses=200,
-        server_kills=20,
-        longest_between_kills_s=0.8,
-        server_stops=3,
-        clients=50,
-        failing_syncs=20,
-        disk_full_cycles=5,
-        backups=2,
-        migration_rounds=1,
-        migrates_every_crash=False,
-        postgres_kills=6,
-        cluster_devices=30,
-        cluster_pushes=800,
-        cluster_pushes_per_second=60,
-        stops=4,
-        pauses=2,
-        cluster_rounds=1,
-        cluster_fault_s=2,
-        lock_s=3,
-        storm_devices=600,
-        chaos_devices=200,
-        chaos_pushes=4_000,
-        chaos_kills=4,
-        chaos_rate=500,
-        chaos_disconnects_per_second=10,
-        consumers=60,
-        slow_consumers=6,
-        broadcasts=150,
-        broadcasts_per_second=25,
-        strangers=2_500,
-        unfinished_frames=100,
-        pipeline_sequences=30,
-        pipeline_steps=20,
-        pipeline_walks=30,
-        overload_phase_s=4,
-        overload_goodput=0.7,
-        quiet_apps=5,
-        noisy_users=200,
-        noisy_phase_s=6,
-        quiet_median_factor=2,
-        quiet_p99_factor=4,
-        quiet_noise_s=0.25,
-        pipeline_events=2_000,
-        pipeline_kills=4,
-        lease_left_ms=3_000,
-        fuzz_examples=8,
-        has_all_roles=False,
-        huge_body_bytes=16 << 20,
-        nested_levels=100_000,
-        http_vectors=60,
-        flood_s=1.5,
-        slow_connections=200,
-        slow_s=6,
-        provider_messages=3,
-        provider_timeout_s=5,
-        hanging_rounds=2,
-        hanging_events=30,
-        erased_users=12,
-        rebinding_tries=10_000,
-        leak_warm_up_s=6,
-        leak_warm_up_renders=0,
-        leak_slices=2,
-        leak_slice_s=4,
-        leak_app_every_s=0,
-        leak_floor_mib=25,
-        leak_blocks_per_h=float("inf"),
-    ),
-    "night": Sizes(
-        timeout_s=2 * 3600,
-        power_loss_operations=200,
-        torn_seeds=3,
-        random_power_losses=10_000,
-        control_power_losses=1_000,
-        server_kills=300,
-        longest_between_kills_s=2.0,
-        server_stops=100,
-        clients=50,
-        failing_syncs=100,
-        disk_full_cycles=20,
-        backups=10,
-        migration_rounds=5,
-        migrates_every_crash=True,
-        postgres_kills=100,
-        cluster_devices=200,
-        cluster_pushes=60_000,
-        cluster_pushes_per_second=60,
-        stops=100,
-        pauses=200,
-        cluster_rounds=20,
-        cluster_fault_s=20,
-        lock_s=30,
-        storm_devices=5_000,
-        chaos_devices=1_000,
-        chaos_pushes=20_000,
-        chaos_kills=10,
-        chaos_rate=800,
-        chaos_disconnects_per_second=50,
-        consumers=2_000,
-        slow_consumers=100,
-        broadcasts=1_500,
-        broadcasts_per_second=2.5,
-        strangers=10_000,
-        unfinished_frames=1_000,
-        pipeline_sequences=2_000,
-        pipeline_steps=50,
-        pipeline_walks=1_000,
-        overload_phase_s=600,
-        overload_goodput=1.0,
-        quiet_apps=20,
-        noisy_users=2_000,
-        noisy_phase_s=600,
-        quiet_median_factor=2,
-        quiet_p99_factor=1.5,
-        quiet_noise_s=0,
-        pipeline_events=20_000,
-        pipeline_kills=12,
-        lease_left_ms=45_000,
-        fuzz_examples=1_000,
-        has_all_roles=True,
-        huge_body_bytes=1 << 30,
-        nested_levels=100_000,
-        http_vectors=400,
-        flood_s=60,
-        slow_connections=5_000,
-        slow_s=300,
-        provider_messages=1_000,
-        provider_timeout_s=8,
-        hanging_rounds=20,
-        hanging_events=100,
-        erased_users=1_000,
-        rebinding_tries=200_000,
-        leak_warm_up_s=900,
-        leak_warm_up_renders=1_100,
-        leak_slices=30,
-        leak_slice_s=60,
-        leak_app_every_s=10,
-        leak_floor_mib=3,
-        leak_blocks_per_h=12_000,
-    ),
-}
-
-SIZES = TABLE[os.environ.get("CLARION_TEST_SIZE", "pr")]
+# The marks of a crash test: `make test` has a small size of it.
+CRASH = [
+    pytest.mark.fault,
+    pytest.mark.core,
+    pytest.mark.rest,
+    pytest.mark.timeout(SIZES.timeout_s),
+]

@@ -159,7 +159,7 @@ async def fuzz(
         f"--max-examples={SIZES.fuzz_examples}",
         f"--seed={SEED}",
         "--continue-on-failure",
-        "--request-timeout=30",
+        "--request-timeout=60",
         "--generation-database=none",
         "--no-color",
         "--warnings=off",

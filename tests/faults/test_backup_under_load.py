@@ -84,7 +84,10 @@ async def compare(target: ClarionServer, before: dict[str, str], load: Load) -> 
     return len(restored)
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+SQLITE = pytest.param("sqlite", marks=[pytest.mark.core, pytest.mark.rest])
+
+
+@pytest.mark.parametrize("engine", [SQLITE, "postgres"])
 async def test_a_backup_under_load_has_everything_that_was_accepted_before_it(
     engine: str, tmp_path: Path, postgres_url: str, figures: Callable[[str], None]
 ) -> None:

@@ -1,35 +1,23 @@
 """T16: nodes are cut off from PostgreSQL and Redis, in halves, alone, one way, again and again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.links import POSTGRES, REDIS, SERVERS, Links, has_namespaces, open_links
 from tests.conftest import IS_NIGHT
-from tests.faults.cluster_run import run_cluster
+from tests.faults.cluster_run import CONVERGED_S, run_cluster
 from tests.faults.cross_node import crossing, time_normal
 from tests.faults.sizes import SIZES
+from tests.lanes import is_measured
 from tests.servers import PostgresServer, RedisServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 FLAPS = 5
-CONVERGED_S = 30.0
 Partition = Callable[[Links], Awaitable[None]]
-
-
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
 
 
 def interrupting(*cuts: tuple[int, str]) -> Partition:
@@ -100,7 +88,7 @@ async def test_partitions_lose_nothing_and_heal(
             f"converged in {slowest_s:.1f} s, {await run.describe()}"
         )
     assert faults[:20] == []
-    assert settled_s <= CONVERGED_S
+    assert max(slowest_s, settled_s) <= CONVERGED_S or not is_measured()
 
 
 async def test_without_a_look_after_the_gap_a_push_is_lost(

@@ -8,9 +8,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.faults.cluster_run import CLIENTS, CONVERGE_LIMIT_S, ClusterRun, run_cluster
+from tests.faults.cluster_run import CLIENTS, CONVERGED_S, ClusterRun, run_cluster
 from tests.faults.sizes import SIZES
 from tests.faults.test_postgres_crash import ENDS
+from tests.lanes import is_measured
 from tests.servers import PostgresServer, RedisServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
@@ -37,12 +38,6 @@ WHERE application_name = 'clarion' ORDER BY random() LIMIT $1"""
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
     with PostgresServer(settings={"max_connections": str(CONNECTIONS)}) as server:
-        yield server
-
-
-@pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    with RedisServer() as server:
         yield server
 
 
@@ -76,7 +71,7 @@ async def test_nodes_lose_nothing_when_postgres_is_killed_and_stopped(
             f"{slowest_s:.1f} s until the next 100 requests, {await run.describe()}"
         )
     assert faults[:20] == []
-    assert run.settled_s <= CONVERGE_LIMIT_S
+    assert run.settled_s <= CONVERGED_S or not is_measured()
 
 
 async def terminate_backends(run: ClusterRun) -> None:

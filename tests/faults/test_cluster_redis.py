@@ -1,17 +1,18 @@
 """T15: Redis is killed, hangs, is flushed, and is full, while three nodes work with it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-import redis.asyncio
+from redis.asyncio import Redis
 
 from tests.conftest import IS_NIGHT
 from tests.e2e.administrators import Browser, make_administrator
 from tests.faults.cluster_run import ClusterRun, run_cluster
 from tests.faults.cross_node import POLL_LIMIT_S, CrossNode, crossing, time_normal
 from tests.faults.sizes import SIZES
+from tests.lanes import is_measured
 from tests.servers import PostgresServer, RedisServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
@@ -19,29 +20,16 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 # Without Redis, a node finds in the store what others have stored, within so many seconds.
 FOUND_S = 5.0
 NORMAL_WITHIN_S = 10.0
-SLOWEST_REQUEST_S = 5.0
 TOO_MANY = 429
 
 
-@pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.fixture
-def valkey() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-async def kill(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+async def kill(run: ClusterRun, cross: CrossNode, redis: RedisServer) -> float:
     """Killed; what comes back is empty."""
-    valkey.kill()
+    redis.kill()
     await run.progress(10)
     crossed_s = await cross.push(POLL_LIMIT_S)
     await lock_out(run)
-    await asyncio.to_thread(valkey.start)
+    await asyncio.to_thread(redis.start)
     return crossed_s
 
 
@@ -56,29 +44,29 @@ async def lock_out(run: ClusterRun) -> None:
     assert (await asyncio.to_thread(guess))[-1] == TOO_MANY
 
 
-async def pause(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+async def pause(run: ClusterRun, cross: CrossNode, redis: RedisServer) -> float:
     """Hanging: connections stay open, nothing is answered."""
-    valkey.pause()
+    redis.pause()
     try:
         await run.progress(10)
         crossed_s = await cross.push(POLL_LIMIT_S)
         await asyncio.sleep(SIZES.cluster_fault_s)  # how long it hangs at least
     finally:
-        valkey.resume()
+        redis.resume()
     return crossed_s
 
 
-async def flush(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+async def flush(run: ClusterRun, cross: CrossNode, redis: RedisServer) -> float:
     """Everything in it is deleted, without anybody being told."""
-    async with redis.asyncio.Redis.from_url(valkey.url) as client:
+    async with Redis.from_url(redis.url) as client:
         await client.flushall()
     await run.progress(10)
     return await cross.push(POLL_LIMIT_S)
 
 
-async def fill(run: ClusterRun, cross: CrossNode, valkey: RedisServer) -> float:
+async def fill(run: ClusterRun, cross: CrossNode, redis: RedisServer) -> float:
     """It is full, and refuses to store anything."""
-    async with redis.asyncio.Redis.from_url(valkey.url) as client:
+    async with Redis.from_url(redis.url) as client:
         await client.config_set("maxmemory", 1)
         try:
             await run.progress()
@@ -92,19 +80,20 @@ FAULTS: list[Fault] = [kill, pause, flush, fill]
 WITHOUT_BUS = (kill, pause)
 
 
+@pytest.mark.watched
 async def test_nodes_lose_nothing_with_redis(
     tmp_path: Path,
     postgres: PostgresServer,
-    valkey: RedisServer,
+    redis: RedisServer,
     figures: Callable[[str], None],
 ) -> None:
     """Redis has nothing that is not elsewhere: all is delivered, and normal again by itself."""
     slowest_s = found_s = 0.0
-    async with run_cluster(tmp_path, postgres, valkey) as run, crossing(run) as cross:
+    async with run_cluster(tmp_path, postgres, redis) as run, crossing(run) as cross:
         async with run.under_load():
             usual_s = await time_normal(cross)
             for fault in FAULTS * SIZES.cluster_rounds:
-                crossed_s = await fault(run, cross, valkey)
+                crossed_s = await fault(run, cross, redis)
                 await run.converge()
                 normal_s = await time_normal(cross)
                 slowest_s = max(slowest_s, normal_s)
@@ -122,21 +111,21 @@ async def test_nodes_lose_nothing_with_redis(
         )
     assert faults[:20] == []
     assert set(run.senders.statuses) == {202}
-    assert slowest_s <= NORMAL_WITHIN_S
-    assert found_s <= FOUND_S
+    assert slowest_s <= NORMAL_WITHIN_S or not is_measured()
+    assert found_s <= FOUND_S or not is_measured()
 
 
 async def test_without_looks_at_the_store_a_push_is_not_found(
     tmp_path: Path,
     postgres: PostgresServer,
-    valkey: RedisServer,
+    redis: RedisServer,
     figures: Callable[[str], None],
 ) -> None:
     """The control: without Redis it is the look at the store that finds a push."""
-    run_without = run_cluster(tmp_path, postgres, valkey, without="looks")
+    run_without = run_cluster(tmp_path, postgres, redis, without="looks")
     async with run_without as run, crossing(run) as cross:
         await time_normal(cross)
-        valkey.kill()
+        redis.kill()
         with pytest.raises(TimeoutError):
             await cross.push(FOUND_S)
         figures(f"T15, control without looks: a push did not cross within {FOUND_S:.0f} s")

@@ -1,38 +1,27 @@
 """`clarion migrate-data` is killed on the way, again and again, and then runs to its end."""
 
-import asyncio
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
-import pytest
 
 from clarion.store.copying.source import Source
 from clarion.store.copying.tables import Table
 from clarion.store.migrations.plan import apply_to_postgres
 from tests.faults.copying import copy_database
-from tests.faults.migrating import PROCESSES
-from tests.faults.sizes import SIZES
+from tests.faults.migrating import run_apart
+from tests.faults.sizes import CRASH
 from tests.filling import fill_sqlite, read_postgres, read_sqlite
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = CRASH
 
 ROWS = 10
-PROCESS_LIMIT_S = 60
 KILLED_AT_MOST = 200
 COUNT = "SELECT COALESCE(SUM(row_count), 0) FROM copied_tables"
 # Statements between two kills: not a multiple of what a table takes, so that each round ends
 # somewhere else in the work on a table.
 STRIDE = 37
-
-
-async def copy_in_process(path: str, url: str, kill_at: int) -> int:
-    process = PROCESSES.Process(target=copy_database, args=(path, url, kill_at))
-    process.start()
-    await asyncio.to_thread(process.join, PROCESS_LIMIT_S)
-    assert process.exitcode is not None, "the copy does not end"
-    return process.exitcode
 
 
 def fill(path: str) -> list[Table]:
@@ -56,12 +45,12 @@ async def test_a_copy_that_is_killed_again_and_again_is_complete_in_the_end(
     counts = [0]
     # When everything is copied, what is left is verified in one run.
     while counts[-1] < ROWS * len(tables) and len(counts) < KILLED_AT_MOST:
-        ended = await copy_in_process(path, postgres_database, kill_at=STRIDE)
+        ended = await run_apart(copy_database, path, postgres_database, STRIDE)
         assert ended == -signal.SIGKILL
         counts.append(await connection.fetchval(COUNT))
     assert counts == sorted(counts), "a run began anew"
     assert len(counts) > len(tables) / STRIDE
-    assert await copy_in_process(path, postgres_database, kill_at=0) == 0
+    assert await run_apart(copy_database, path, postgres_database, 0) == 0
     for table in tables:
         assert await read_postgres(connection, table) == read_sqlite(path, table), table.name
     assert await connection.fetchval("SELECT COUNT(*) FROM installation") == 1

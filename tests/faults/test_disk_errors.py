@@ -21,9 +21,9 @@ from tests.faults.disk_faults import (
     is_shared_memory,
 )
 from tests.faults.scenario import DATABASE, Survivors, key_unit, read_survivors
-from tests.faults.sizes import SIZES
+from tests.faults.sizes import CRASH, SIZES
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = CRASH
 
 UNITS_A_BATCH = 5
 BATCHES_AT_MOST = 1_000

@@ -9,11 +9,9 @@ import asyncio
 import random
 from ipaddress import ip_network
 
-import pytest
-
 from clarion.channels.http_clients import HttpClients, NotConnected
 from clarion.channels.targets import TargetRefused, Targets
-from tests.faults.sizes import SIZES
+from tests.faults.sizes import CRASH, SIZES
 from tests.unit.channels.http_peers import OK, answering, listening
 
 PUBLIC, SILENT, PRIVATE = "127.0.0.2", "127.0.0.3", "127.0.0.1"
@@ -31,7 +29,7 @@ ANSWERS = [
 # Requests at once share a lookup: more of them would make fewer lookups.
 AT_ONCE = 2
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = CRASH
 
 
 async def test_a_name_server_that_changes_its_answers_reaches_nothing_private() -> None:

@@ -7,6 +7,8 @@ from tests.faults.gateway.history import Record, find_faults, waiting_devices
 from tests.faults.gateway.pushes import Lifetime, Push
 from tests.replacing import replace
 
+pytestmark = pytest.mark.core
+
 
 def push(
     message_id: str, lifetime: Lifetime = Lifetime.KEPT, *, number: int = 1, device: int = 0
@@ -16,7 +18,6 @@ def push(
         id=message_id,
         device=device,
         lifetime=lifetime,
-        priority=10,
         collapse_id="group" if lifetime is Lifetime.COLLAPSING else None,
     )
 

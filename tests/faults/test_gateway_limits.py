@@ -17,14 +17,13 @@ from clarion.sockets.shell import CLOSE_LIMIT_MS, PAUSE_LIMIT_MS
 from tests.factories import make_message
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.gateway.history import Record, read_history
-from tests.faults.gateway.in_process import Gateway, open_gateway
+from tests.faults.gateway.in_process import PATIENCE_S, Gateway, open_gateway, until
 from tests.faults.gateway.lazy_device import LazyDevice
-from tests.faults.gateway.pushes import Lifetime, Provider, Push
+from tests.faults.gateway.pushes import Provider, Push
 from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
-PATIENCE_S = 30.0
 TOO_SLOW = 4429
 TIMED_OUT = 4408
 BACKLOG = 10_000
@@ -63,12 +62,6 @@ class GoodDevice:
                 self._progress.clear()
                 await self._progress.wait()
         return [message.id for message in self.received]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - the gateway signals nobody
-            await asyncio.sleep(0.01)
 
 
 async def send_too_much(gateway: Gateway) -> list[str]:
@@ -145,8 +138,8 @@ async def test_the_rest_goes_out_when_a_slow_reader_reads_again(gateway: Gateway
 
 
 async def test_a_connection_without_a_hello_is_4408(gateway: Gateway) -> None:
-    silent = await LazyDevice.connect(gateway.port)
     began = asyncio.get_running_loop().time()
+    silent = await LazyDevice.connect(gateway.port)
     assert await silent.read_to_the_end() == TIMED_OUT
     assert asyncio.get_running_loop().time() - began > HELLO_TIMEOUT_S - 1
     silent.leave()
@@ -172,9 +165,7 @@ def backlog() -> list[Push]:
             number=number,
             id=str(uuid.uuid4()),
             device=0,
-            lifetime=Lifetime.KEPT,
             priority=10 if number % 20 == 0 else 1,
-            collapse_id=None,
         )
         for number in range(BACKLOG)
     ]

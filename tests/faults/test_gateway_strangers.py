@@ -15,7 +15,7 @@ from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 HELLOS = {
     "/v1/gateway": b'{"type":"hello","token":"x","secret":"x"}',
     "/v1/me/socket": b'{"type":"hello","token":"x"}',

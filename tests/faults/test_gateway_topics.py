@@ -9,14 +9,13 @@ import pytest
 
 from clarion.push.model import StoragePolicy
 from tests.factories import DAY, make_broadcast
-from tests.faults.gateway.in_process import Gateway, open_gateway
+from tests.faults.gateway.in_process import PATIENCE_S, Gateway, open_gateway
 from tests.faults.gateway.lazy_device import LazyDevice
 from tests.faults.sizes import SIZES
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 TOPICS = ["harbour", "news"]
-PATIENCE_S = 10
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def h2spec(tmp_path_factory: pytest.TempPathFactory) -> str:
     try:
         return find_h2spec(tmp_path_factory.mktemp("h2spec"))
     except NotBuiltError as error:
-        pytest.skip(f"h2spec: {error}")
+        pytest.skip(f"needs h2spec on the PATH, or Go (apt-get install golang-go): {error}")
 
 
 @pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])

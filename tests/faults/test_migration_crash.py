@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import itertools
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from clarion.store.batch import arrange
 from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite, load
 from clarion.store.sqlite.runner import SqliteRunner, open_connection
-from tests.faults.migrating import LATER, PROCESSES, migrate
+from tests.faults.migrating import LATER, migrate, run_apart
 from tests.faults.power_loss import (
     Disk,
     Image,
@@ -29,13 +28,12 @@ from tests.faults.power_loss import (
     write_image,
 )
 from tests.faults.scenario import DATABASE, key_unit, read_survivors
-from tests.faults.sizes import SIZES
+from tests.faults.sizes import CRASH, SIZES
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = CRASH
 
 NAMES = frozenset({"a", "b", "c"})
 STEPS_AT_MOST = 1_000
-PROCESS_LIMIT_S = 60
 
 
 class Database(Protocol):
@@ -130,15 +128,6 @@ def database(request: pytest.FixtureRequest) -> Database:
     return chosen
 
 
-async def migrate_in_process(database: Database, kill_at: int = 0) -> int:
-    """Run the migrations in a process of their own and return its exit code."""
-    process = PROCESSES.Process(target=migrate, args=(database.url, kill_at))
-    process.start()
-    await asyncio.to_thread(process.join, PROCESS_LIMIT_S)
-    assert process.exitcode is not None, "the migration does not end"
-    return process.exitcode
-
-
 async def describe_whole(database: Database) -> list[tuple[object, ...]]:
     """Return what an undisturbed migration makes, and leave an empty database."""
     await database.clear()
@@ -153,8 +142,8 @@ async def test_a_killed_migration_is_finished_by_the_next(
 ) -> None:
     """T10: killed at any statement, the next run completes; one more changes nothing."""
     whole = await describe_whole(database)
-    for step in itertools.islice(itertools.count(1), STEPS_AT_MOST):
-        ended = await migrate_in_process(database, kill_at=step)
+    for step in range(1, STEPS_AT_MOST, SIZES.migration_stride):
+        ended = await run_apart(migrate, database.url, step)
         await database.migrate()
         assert await database.describe() == whole, f"killed at statement {step}"
         assert await database.migrate() == []
@@ -162,7 +151,8 @@ async def test_a_killed_migration_is_finished_by_the_next(
             break
         assert ended == -signal.SIGKILL
         await database.clear()
-    figures(f"T10 {type(database).__name__}: killed at each of {step - 1} statements, all finished")
+    kills = (step - 1) // SIZES.migration_stride
+    figures(f"T10 {type(database).__name__}: killed {kills} times in {step - 1} statements")
     assert ended == 0, "there are more statements"
     assert step > len(whole) / 10
 
@@ -171,7 +161,7 @@ async def test_a_killed_migration_is_finished_by_the_next(
 async def test_two_migrations_at_once_both_end_well(database: Database, number: int) -> None:
     """T10: of two processes that start together, one migrates and the other finds it done."""
     whole = await describe_whole(database)
-    ended = await asyncio.gather(*(migrate_in_process(database) for _ in range(2)))
+    ended = await asyncio.gather(*(run_apart(migrate, database.url, 0) for _ in range(2)))
     assert ended == [0, 0], number
     assert await database.describe() == whole
 
@@ -241,7 +231,7 @@ def test_a_migration_crashed_at_any_operation_is_finished_by_the_next(
     disk, count, seen = Disk(), 0, set[tuple[bytes, bool]]()
     for moment, operation in enumerate(operations):
         is_filled = moment >= filled
-        for survival in crashes(moment):
+        for survival in crashes(moment) if moment % SIZES.migration_stride == 0 else ():
             image = disk.image(survival)
             count += 1
             if is_new(image, scratch / "recovered", seen, is_filled=is_filled):

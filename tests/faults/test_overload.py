@@ -15,7 +15,7 @@ from tests.faults.clarion_server import ClarionServer
 from tests.faults.http_client import Connection
 from tests.faults.sizes import SIZES
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = [pytest.mark.fault, pytest.mark.timing, pytest.mark.timeout(SIZES.timeout_s)]
 
 CLIENTS = 40
 WARM_UP_S = 1.0
@@ -143,32 +143,43 @@ async def oldest_s(server: ClarionServer) -> float:
     return max(float(line.split()[-1]) for line in lines)
 
 
+async def overload(server: ClarionServer) -> tuple[float, Offer]:
+    """Return what the server can do, and what it does if it is offered five times as much."""
+    ceiling = (await offer(server, None, SIZES.overload_phase_s)).goodput
+    over = await offer(server, ceiling * 5, SIZES.overload_phase_s, CLIENTS * 5)
+    return ceiling, over
+
+
 async def test_an_overloaded_server_does_as_much_as_before_and_recovers(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
     """T33: half, five times and again half of what the server can do."""
     phase_s = SIZES.overload_phase_s
     async with ClarionServer(tmp_path) as server, AsyncExitStack() as stack:
+        server.is_flooded = True
         app = AppClient(server, server.app)
         stack.callback(app.close)
         await app.set_up(1)
         ceiling = (await offer(server, None, phase_s)).goodput
         before = await offer(server, ceiling / 2, phase_s)
-        over = await offer(server, ceiling * 5, phase_s, CLIENTS * 5)
+        rounds = [await overload(server) for _ in range(SIZES.overload_rounds)]
         age_s = await oldest_s(server)
         began = time.monotonic()
         delivery_s = await app.time_delivery()
         after = await offer(server, ceiling / 2, phase_s)
         normal_s = time.monotonic() - began - after.took_s
-    refusal_s = p99(over.refused) if len(over.refused) > 1 else 0.0
+    ratio = median(over.goodput / most for most, over in rounds)
+    refused = [each for _, over in rounds for each in over.refused]
+    refusal_s = p99(refused) if len(refused) > 1 else 0.0
     figures(
         f"T33: ceiling {ceiling:,.0f}/s; goodput at 0.5x {before.goodput:,.0f}/s, "
-        f"at 5x {over.goodput:,.0f}/s, at 0.5x again {after.goodput:,.0f}/s; "
-        f"{len(over.refused):,} refused, p99 {refusal_s * 1000:.0f} ms; oldest job {age_s:.1f} s; "
+        f"at 5x {ratio:.2f} of the ceiling, at 0.5x again {after.goodput:,.0f}/s; "
+        f"{len(refused):,} refused, p99 {refusal_s * 1000:.0f} ms; oldest job {age_s:.1f} s; "
         f"normal after {normal_s:.1f} s (the first event took {delivery_s:.2f} s)"
     )
-    assert over.goodput >= 0.9 * min(ceiling, SIZES.overload_goodput * ceiling)
-    assert sum(each.without_retry_after for each in (before, over, after)) == 0
+    assert ratio >= 0.9 * SIZES.overload_goodput
+    offers = (before, *(over for _, over in rounds), after)
+    assert sum(each.without_retry_after for each in offers) == 0
     assert age_s < NORMAL_AGAIN_S
     assert normal_s < NORMAL_AGAIN_S
     assert after.goodput >= 0.8 * before.goodput

@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.pipeline_load import Senders, plan, set_up
 from tests.faults.pipeline_state import count_jobs, find_faults, read_state, reading
-from tests.faults.sizes import SIZES
+from tests.faults.sizes import CRASH, SIZES
+from tests.lanes import is_measured
 from tests.leases import shorten_leases
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = CRASH
 
 SEED = 20_260_104
 CLIENTS = 30
@@ -83,7 +82,7 @@ async def send_through_kills(
         f"{sum(each.startswith('lost') for each in faults)} lost, "
         f"{sum(each.startswith('doubled') for each in faults)} doubled, seed {SEED}"
     )
-    assert slowest_s <= READY_LIMIT_S
+    assert slowest_s <= READY_LIMIT_S or not is_measured()
     return faults
 
 

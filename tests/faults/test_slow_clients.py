@@ -29,11 +29,16 @@ from tests.faults.http.frames import (
 from tests.faults.http.frames import SETTINGS as SETTINGS_FRAME
 from tests.faults.http.server import MIB, Target, healthy_requests, watched_memory
 from tests.faults.sizes import SIZES
+from tests.lanes import is_measured
+from tests.programs import find_program
+
+pytestmark = pytest.mark.timeout(SIZES.timeout_s)
 
 HEAD_LIMIT_S = 10.0
 BODY_LIMIT_S = 30.0
 # A pass of the watcher each second, and a busy machine.
 SLACK_S = 6.0
+PATIENCE_S = 150.0
 HEALTHY_RATIO = 0.99
 MEMORY_LIMIT = 64 * MIB
 OPENING = PREFACE + frame(SETTINGS_FRAME, 0, 0)
@@ -74,7 +79,7 @@ def closed_after_s(connection: socket.socket) -> float:
     """Return after how many seconds the server closed a connection, PINGs being answered."""
     began = time.monotonic()
     with connection:
-        assert answer_pings(connection, 60), "it is open after 60 s"
+        assert answer_pings(connection, PATIENCE_S), "it stays open"
     return time.monotonic() - began
 
 
@@ -88,7 +93,7 @@ def drip_body(target: Target) -> tuple[float, bytes]:
     with connect(target.port) as connection:
         connection.sendall(request)
         connection.settimeout(1)
-        while time.monotonic() - began < 60:
+        while time.monotonic() - began < PATIENCE_S:
             with suppress(TimeoutError):
                 part = connection.recv(65_536)
                 if not part:
@@ -99,23 +104,29 @@ def drip_body(target: Target) -> tuple[float, bytes]:
     return time.monotonic() - began, answer
 
 
-def test_silent_connections_and_slow_bodies_are_closed_in_time(
+@pytest.mark.watched
+def test_silent_connections_are_closed_in_time(
     target: Target, figures: Callable[[str], None]
 ) -> None:
     with healthy_requests(target) as healthy, ThreadPoolExecutor(16) as pool:
         closings = {
             name: pool.submit(closed_after_s, open_(target)) for name, open_ in SILENT.items()
         }
-        bodies = [pool.submit(drip_body, target) for _ in range(3)]
         used = pool.submit(stays_open, target)
         took = {name: closing.result() for name, closing in closings.items()}
-        dripped = [body.result() for body in bodies]
     figures(f"T28: closed after {', '.join(f'{name} {s:.1f} s' for name, s in took.items())}")
-    figures(f"T28: bodies ended after {[round(s, 1) for s, _ in dripped]} s; {healthy}")
-    assert max(took.values()) < HEAD_LIMIT_S + SLACK_S
+    assert max(took.values()) < HEAD_LIMIT_S + SLACK_S or not is_measured()
     assert used.result()
+    assert healthy.ratio >= HEALTHY_RATIO, healthy.faults[:3]
+
+
+def test_slow_bodies_are_refused(target: Target, figures: Callable[[str], None]) -> None:
+    with healthy_requests(target) as healthy, ThreadPoolExecutor() as pool:
+        dripped = list(pool.map(drip_body, [target] * 3))
+    figures(f"T28: bodies ended after {[round(s, 1) for s, _ in dripped]} s; {healthy}")
     for seconds, answer in dripped:
-        assert BODY_LIMIT_S - 1 < seconds < BODY_LIMIT_S + SLACK_S
+        assert seconds > BODY_LIMIT_S - 1
+        assert seconds < BODY_LIMIT_S + SLACK_S or not is_measured()
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"body_timeout" in answer
     assert healthy.ratio >= HEALTHY_RATIO, healthy.faults[:3]
@@ -160,11 +171,8 @@ def test_more_silent_connections_than_descriptors_keep_nobody_out(
     TLS listener cannot be protected: Granian accepts connections without limit while they are in
     the handshake, and looks at none of them once it fails to accept more.
     """
-    prlimit = shutil.which("prlimit")
-    if not prlimit:
-        pytest.skip("prlimit is not installed")
     installation = Installation(tmp_path, requests_per_minute="100000000")
-    installation.under = [prlimit, f"--nofile={limit}"]
+    installation.under = [find_program("prlimit", "util-linux"), f"--nofile={limit}"]
     first = installation.initialise()
     with installation:
         target = Target(installation, first["app"]["api_key"])
@@ -188,7 +196,7 @@ def test_more_silent_connections_than_descriptors_keep_nobody_out(
         assert ("few_descriptors" in installation.events()) == is_low
         assert ("connections_closed" in installation.events()) == is_low
     assert written in {200, 201}
-    assert served_after_s < HEAD_LIMIT_S + SLACK_S
+    assert served_after_s < HEAD_LIMIT_S + SLACK_S or not is_measured()
     assert healthy.ratio >= HEALTHY_RATIO, healthy.faults[:3]
 
 
@@ -196,11 +204,11 @@ def wait_until_served(target: Target) -> float:
     """Return after how many seconds a client that comes now has been served, a write included."""
     began = time.monotonic()
     asker = Asker(target.port, target.api_key)
-    while time.monotonic() - began < 60:
+    while time.monotonic() - began < PATIENCE_S:
         with suppress(OSError):
             if asker.ask("PUT", "/v1/users/bo", {"name": "Bo"}).status in {200, 201}:
                 return time.monotonic() - began
-    return time.monotonic() - began
+    raise AssertionError("it serves nobody")
 
 
 SLOW = {"slow heads": "-H", "slow bodies": "-B", "slow reads": "-X"}
@@ -222,7 +230,7 @@ def slowhttptest(tmp_path_factory: pytest.TempPathFactory) -> str:
         timeout=120,
     )
     if fetched.returncode:
-        pytest.skip(f"slowhttptest is not installed and cannot be fetched: {fetched.stderr[-200:]}")
+        pytest.skip(f"needs slowhttptest: apt-get install slowhttptest ({fetched.stderr[-200:]})")
     return str(folder / "usr/bin/slowhttptest")
 
 

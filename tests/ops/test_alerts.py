@@ -17,6 +17,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.sending import wait_until
 from tests.ops.operations import ALERTS, OPS, ROOT, find_metrics, list_alerts, read_yaml
 from tests.processes import free_port
+from tests.programs import find_program
 
 pytestmark = pytest.mark.timeout(300)
 TESTS = ALERTS.with_name("alerts.test.yml")
@@ -42,16 +43,9 @@ PROMISED = {
 }
 
 
-def find_program(name: str) -> str:
-    program = shutil.which(name)
-    if program is None:
-        pytest.skip(f"{name} is not installed (Debian: apt install prometheus)")
-    return program
-
-
 def run_promtool(*arguments: str | Path, folder: Path = ALERTS.parent) -> str:
     done = subprocess.run(
-        [find_program("promtool"), *arguments],
+        [find_program("promtool", "prometheus"), *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -119,7 +113,7 @@ def test_the_runbook_says_what_an_alert_means_how_to_see_why_and_what_to_do(
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[tuple[Installation, str]]:
     """A server with our rules watched by a real Prometheus; yield it and the address of that."""
-    program, port = find_program("prometheus"), free_port()
+    program, port = find_program("prometheus", "prometheus"), free_port()
     installation = Installation(tmp_path)
     installation.initialise()
     text = CONFIGURATION.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{installation.port}")
@@ -140,7 +134,7 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[Installation, str]]:
             yield installation, f"http://127.0.0.1:{port}"
         finally:
             running.terminate()
-            running.wait(30)
+            running.wait(60)
 
 
 def ask(address: str, path: str) -> Any:

@@ -32,9 +32,9 @@ PIP["PIP_CERT"] = TRUSTED
 
 def find_reason_to_skip() -> str | None:
     if os.environ.get("CLARION_TEST_SIZE") != "night":
-        return "takes minutes: CLARION_TEST_SIZE=night runs it"
+        return "needs CLARION_TEST_SIZE=night: it takes minutes"
     if os.geteuid() != 0 or shutil.which("debootstrap") is None:
-        return "needs root and debootstrap (Debian: apt install debootstrap)"
+        return "needs root, and debootstrap: apt-get install debootstrap"
     return None
 
 

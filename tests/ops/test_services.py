@@ -1,7 +1,6 @@
 """The unit of systemd, and the proxies in front of a real server."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,18 +12,12 @@ from tests.e2e.installation import Installation
 from tests.e2e.sending import wait_until
 from tests.ops.operations import OPS
 from tests.processes import free_port
+from tests.programs import find_program
 
 pytestmark = pytest.mark.timeout(300)
 UNIT = OPS / "systemd" / "clarion.service"
 # Of 10; systemd calls up to 2 "OK".
 EXPOSURE_LIMIT = 2.0
-
-
-def find_program(name: str, package: str) -> str:
-    program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
-    if program is None:
-        pytest.skip(f"{name} is not installed (Debian: apt install {package})")
-    return program
 
 
 def test_the_page_shows_the_unit() -> None:
@@ -62,27 +55,15 @@ def test_a_fault_of_a_unit_is_found(tmp_path: Path) -> None:
 
 
 def test_haproxy_accepts_its_configuration() -> None:
-    command = [
-        find_program("haproxy", "haproxy"),
-        "-c",
-        "-q",
-        "-f",
-        str(OPS / "proxies/haproxy.cfg"),
-    ]
+    program = find_program("haproxy", "haproxy")
+    command = [program, "-c", "-q", "-f", f"{OPS}/proxies/haproxy.cfg"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_caddy_accepts_its_configuration() -> None:
     program = find_program("caddy", "caddy")
-    command = [
-        program,
-        "validate",
-        "--adapter",
-        "caddyfile",
-        "--config",
-        str(OPS / "proxies/Caddyfile"),
-    ]
+    command = [program, "validate", "--adapter=caddyfile", f"--config={OPS}/proxies/Caddyfile"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -128,7 +109,7 @@ def test_a_server_is_reached_through_haproxy_and_taken_out_when_it_stops(tmp_pat
         wait_until(lambda: ask("/ready") == 503 or None)
     finally:
         running.terminate()
-        running.wait(30)
+        running.wait(60)
         installation.stop()
 
 

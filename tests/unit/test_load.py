@@ -256,6 +256,7 @@ def test_no_more_streams_are_opened_than_the_server_allows(port: int) -> None:
     assert max(busy) == STREAMS_ALLOWED
 
 
+@pytest.mark.timing
 def test_a_run_lasts_as_long_as_asked_and_the_warm_up_is_left_out(port: int) -> None:
     load = Load(host="localhost", port=port, duration_s=0.3, warm_up_s=0.3)
     indexes: list[int] = []
@@ -265,6 +266,7 @@ def test_a_run_lasts_as_long_as_asked_and_the_warm_up_is_left_out(port: int) -> 
     assert result.throughput == result.answered / result.seconds
 
 
+@pytest.mark.timing
 def test_latency_counts_from_the_intended_time(port: int) -> None:
     """One stream, an answer every 50 ms, a request every 10 ms: each waits 40 ms longer."""
     load = replace(few(port, 15), connections=1, streams=1, rate=100)
@@ -276,12 +278,14 @@ def test_latency_counts_from_the_intended_time(port: int) -> None:
     )
 
 
+@pytest.mark.timing
 def test_an_open_loop_offers_its_rate(port: int) -> None:
     load = Load(host="localhost", port=port, connections=3, rate=400, duration_s=0.5, warm_up_s=0.2)
     result = run(load, Request())
     assert (result.sent, result.by_status, result.errors) == (200, {200: 200}, {})
 
 
+@pytest.mark.timing
 def test_what_an_open_loop_could_not_send_is_an_error(port: int) -> None:
     load = Load(host="localhost", port=port, streams=1, rate=200, duration_s=0.5, grace_s=0.2)
     result = run(load, Request(path="/slow"))

@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from clarion.pacing import WORK_SLICE_S, Pace, WorkSlices
 
 TURN_S = 0.01
@@ -85,12 +87,14 @@ def spin(seconds: float) -> None:
         pass
 
 
+@pytest.mark.timing
 async def test_the_tasks_of_background_work_share_its_part_of_the_loop() -> None:
     """Each does a step or two in a turn: eight with a slice of their own would do dozens."""
     watched = await watch(*(asyncio.ensure_future(work_in_slices(50)) for _ in range(8)))
     assert watched.turns >= 50 / 2
 
 
+@pytest.mark.timing
 async def test_work_has_as_much_of_the_loop_as_all_else() -> None:
     """Requests that take long must not leave it next to nothing."""
     steps = int(40 * WORK_SLICE_S / STEP_S)

@@ -1,7 +1,7 @@
 """A gateway in the test's own process: real sockets and a real store, and a clock to set."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ from clarion.store.opening import migrate
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock
 from tests.processes import free_port
+
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,12 @@ class Gateway:
             payload=payload,
         )
         return await self.dispatch.accept(self.device, push, message_id)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - the gateway signals nobody
+            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

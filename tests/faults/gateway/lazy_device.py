@@ -8,7 +8,7 @@ import struct
 from bench.device import CLOSE, PATH, TEXT, encode_frame, next_frame
 from bench.installation import secret_of, token_of
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class LazyDevice:

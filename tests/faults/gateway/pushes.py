@@ -36,9 +36,9 @@ class Push:
     number: int
     id: str
     device: int
-    lifetime: Lifetime
-    priority: int
-    collapse_id: str | None
+    lifetime: Lifetime = Lifetime.KEPT
+    priority: int = 10
+    collapse_id: str | None = None
 
     def request(self, headers: tuple[tuple[str, str], ...]) -> Request:
         """Make the request, with what follows from the present time."""

@@ -12,7 +12,7 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 INITIAL_WINDOW = 4
 CANCEL = struct.pack(">I", 8)
-LIMIT_S = 10
+LIMIT_S = 60
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:

@@ -26,7 +26,7 @@ def find_h2spec(folder: Path) -> str:
 def build_h2spec(folder: Path) -> str:
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if not go:
-        raise NotBuiltError("it is not on the PATH, and there is no Go to build it with")
+        raise NotBuiltError("there is neither")
     given = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
     # Without C, of which it needs nothing, it is built in less time.
     environment = given | {"GOBIN": str(folder), "CGO_ENABLED": "0"}

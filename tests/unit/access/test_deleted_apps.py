@@ -69,7 +69,7 @@ async def test_the_loop_survives_a_store_that_is_away() -> None:
     apps = BrokenApps()
     deleted = DeletedApps(apps, poll_s=0)  # type: ignore[arg-type]
     loop = asyncio.create_task(deleted.run())
-    await asyncio.wait_for(apps.is_read.wait(), 5)
+    await asyncio.wait_for(apps.is_read.wait(), 60)
     loop.cancel()
     assert "gone" in deleted
 

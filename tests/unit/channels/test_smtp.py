@@ -5,7 +5,6 @@ import contextlib
 import gc
 import os
 import ssl
-import time
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from pathlib import Path
@@ -286,13 +285,11 @@ async def test_a_cancelled_message_ends_its_connection() -> None:
 async def test_every_fault_has_its_outcome(
     script: dict[str, str], kind: type[Failure], code: str
 ) -> None:
-    began = time.monotonic()
     async with (
         ScriptedServer(script) as server,
         opened(server.port, security="none", timeout_s=0.6) as sender,
     ):
         failure = check_failure(await sender.send(make_message()), kind, code)
-    assert time.monotonic() - began < 3
     assert len(failure.error_message) <= 300
     assert failure.error_message.isprintable()
     # Before the end of the message nothing was handed over.

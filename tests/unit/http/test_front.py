@@ -578,7 +578,7 @@ async def test_the_stream_of_an_administrator_ends_with_the_session(
     done, _ = await asyncio.wait([asking], timeout=0.1)
     assert not done
     await admins.sessions.end_all(session.administrator_id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         answer = await asking
     assert (answer.status, answer.body) == (200, b"begun")
 
@@ -591,7 +591,7 @@ async def test_an_open_stream_does_not_keep_a_session_in_use(
     asking = asyncio.ensure_future(client.ask("/v1/endless", headers={"Cookie": cookie}))
     await asyncio.wait([asking], timeout=0.1)
     clock.milliseconds += 31 * 60_000
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await asking).status == 200
 
 

@@ -165,7 +165,7 @@ async def test_a_store_that_does_not_answer_does_not_end_the_polling(
         await asyncio.sleep(0)
     assert client.calls == []
     inboxes.is_broken = False
-    await asyncio.wait_for(client.woken.wait(), 5)
+    await asyncio.wait_for(client.woken.wait(), 60)
     polling.cancel()
     assert client.calls[0] == "wake"
 

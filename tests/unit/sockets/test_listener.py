@@ -16,7 +16,7 @@ from clarion.sockets.protocol import HEARTBEAT_S, PING, SILENCE_LIMIT_MS
 from tests.processes import free_port
 from tests.unit.sockets.echo import EchoEndpoint
 
-LIMIT_S = 20
+LIMIT_S = 100
 
 
 class Server:

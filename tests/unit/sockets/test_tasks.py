@@ -40,4 +40,4 @@ async def test_work_beyond_the_grace_is_cancelled() -> None:
 
     tasks.start(work())
     await tasks.finish(0.01)
-    await asyncio.wait_for(cancelled.wait(), 5)
+    await asyncio.wait_for(cancelled.wait(), 60)

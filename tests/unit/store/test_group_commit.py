@@ -219,7 +219,7 @@ async def test_a_runner_that_loses_an_outcome_leaves_no_caller_waiting() -> None
             return (await super().run(units))[:-1]
 
     forgetful = GroupCommit(Forgetful(), waiting_limit=4, batch_limit=3)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         outcomes = await asyncio.gather(
             *(forgetful.write(unit(key)) for key in "ab"), return_exceptions=True
         )

@@ -10,6 +10,8 @@ from structlog.typing import EventDict
 
 from clarion.telemetry.loop_lag import LoopWatch
 
+pytestmark = pytest.mark.timing
+
 LINES = list[EventDict]
 
 

@@ -31,7 +31,7 @@ async def test_an_app_has_one_place_at_a_time() -> None:
     await turns.take("noisy")
     second = asyncio.create_task(turns.take("noisy"))
     await asyncio.sleep(0)
-    await asyncio.wait_for(turns.take("quiet"), 1)
+    await asyncio.wait_for(turns.take("quiet"), 60)
     assert not second.done()
     turns.leave("noisy")
     await second
@@ -48,7 +48,7 @@ async def test_too_much_waiting_is_refused() -> None:
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     turns.leave("noisy")
-    await asyncio.wait_for(turns.take("noisy"), 1)
+    await asyncio.wait_for(turns.take("noisy"), 60)
 
 
 async def test_a_place_given_to_one_that_just_left_goes_to_the_next() -> None:
@@ -58,4 +58,4 @@ async def test_a_place_given_to_one_that_just_left_goes_to_the_next() -> None:
     await asyncio.sleep(0)
     turns.leave("a")
     gone.cancel()
-    await asyncio.wait_for(following, 1)
+    await asyncio.wait_for(following, 60)

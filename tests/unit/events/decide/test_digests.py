@@ -42,6 +42,11 @@ def test_a_time_that_the_clock_skips_is_due_when_it_would_have_been() -> None:
     assert due == at("2026-03-29T01:30:00Z")
 
 
+def test_a_time_that_occurs_twice_is_due_at_the_first() -> None:
+    due = find_due(Digest(daily_at="02:30"), at("2026-10-24T12:00:00Z"), "Europe/Berlin")
+    assert due == at("2026-10-25T00:30:00Z")
+
+
 @given(
     now=st.integers(at("2026-01-01T00:00:00Z"), at("2036-01-01T00:00:00Z")),
     zone=st.sampled_from(sorted(available_timezones())),
