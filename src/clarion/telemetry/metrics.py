@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Any, Protocol
 
@@ -99,6 +100,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._rendering = asyncio.Lock()
+        # The numbers of the text that was begun last, and of the one that was completed last.
+        self._begun = self._completed = 0
+        self._text = b""
         self._tally = _RequestTally()
         self.registry.register(self._tally)
         ProcessCollector(registry=self.registry)
@@ -252,8 +257,18 @@ class Metrics:
     async def render_in_turns(self) -> bytes:
         """Return the same, and let others have the event loop between two metrics.
 
-        With all routes in use it takes 20 ms, most of them for the times of requests.
+        With all routes in use it takes 20 ms, most of them for the times of requests. Callers that
+        wait share the next text: a thousand at a time held 60 MiB of unfinished ones.
         """
+        begun = self._begun
+        async with self._rendering:
+            if self._completed <= begun:
+                self._begun += 1
+                self._text = await self._render_in_turns()
+                self._completed = self._begun
+            return self._text
+
+    async def _render_in_turns(self) -> bytes:
         slices, parts = WorkSlices(), []
         for metric in self.registry.collect():
             parts.append(generate_latest(_Single(metric)))

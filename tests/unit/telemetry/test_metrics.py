@@ -1,12 +1,17 @@
 """Metrics by name."""
 
+import asyncio
+import time
 from types import SimpleNamespace
 
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from clarion.pacing import WORK_SLICE_S
 from clarion.push.model import MessageStatus, PushPriority
 from clarion.telemetry.metrics import CircuitMetrics, GatewayMetrics, Metrics, PipelineMetrics
-from clarion.telemetry.tallies import Tally
+from clarion.telemetry.tallies import Scraped, Tally
 
 
 def find_samples(metrics: Metrics) -> dict[str, float]:
@@ -25,6 +30,14 @@ def find_limits(found: dict[str, float], name: str) -> dict[str, float]:
     """Return the buckets of a histogram of one series, by their limits."""
     names = [each for each in found if each.startswith(f"{name}_bucket ")]
     return {each.split(" ")[1]: found[each] for each in names}
+
+
+def read_slowly() -> list[Metric]:
+    """Use more of the processor than background work may at a time."""
+    until = time.thread_time() + WORK_SLICE_S
+    while time.thread_time() < until:
+        pass
+    return [CounterMetricFamily("slow", "A metric that takes long.", 1)]
 
 
 def test_a_request_is_counted_and_timed() -> None:
@@ -173,6 +186,28 @@ async def test_it_is_the_same_text_in_turns() -> None:
         for text in (at_once, in_turns)
     ]
     assert lines[0] == lines[1]
+
+
+async def test_callers_share_a_text_that_was_begun_after_they_asked() -> None:
+    metrics = Metrics()
+    metrics.registry.register(Scraped(read_slowly))
+    first = asyncio.create_task(metrics.render_in_turns())
+    await asyncio.sleep(0)
+    metrics.observe_request("GET", "/late", 200, 0.001)
+    later = await asyncio.gather(*(metrics.render_in_turns() for _ in range(20)))
+    assert b"/late" not in await first
+    assert all(b"/late" in text for text in later)
+    # One began with the first of them, and one when that had ended.
+    assert len({id(text) for text in later}) == 2
+
+
+async def test_a_caller_that_leaves_takes_no_text_from_others() -> None:
+    metrics = Metrics()
+    metrics.registry.register(Scraped(read_slowly))
+    first, second = (asyncio.create_task(metrics.render_in_turns()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert b"clarion_build_info" in await second
 
 
 def test_prometheus_can_read_it() -> None:
