@@ -70,11 +70,12 @@ class WriterProcess:
         write(child.writer, path.encode())
         try:
             answer = await self._expect(OPENED)
-            if not isinstance(answer, Opened):
-                raise _error_of(answer)
         except BaseException:
             await self.close()
             raise
+        if not isinstance(answer, Opened):
+            await self.close()
+            raise _error_of(answer)
         self._on_broken = on_broken
         return self
 

@@ -15,7 +15,7 @@ from clarion.store.batch import Done
 from clarion.store.sqlite.child import Trouble, classify
 from clarion.store.sqlite.process import WriterProcess, begin_writer
 from clarion.store.statement import Unit, statement
-from tests.contract.conftest import child_processes, nothing_left
+from tests.contract.conftest import nothing_left
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ async def test_a_disk_that_failed_is_noticed_though_nobody_waits_for_the_answer(
 
 async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     async with nothing_left():
-        starting = asyncio.create_task(WriterProcess.start(str(tmp_path / "new.db"), pytest.fail))
-        while not child_processes():
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.001)
+        begun = await begin_writer()
+        path = str(tmp_path / "new.db")
+        starting = asyncio.create_task(WriterProcess.start(path, pytest.fail, begun))
+        await asyncio.sleep(0)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
