@@ -1,27 +1,35 @@
 """Starts `clarion` without importing it each time: a process that has done so forks.
 
 What it starts is a process like any other, with its own environment, output, session and exit code;
-only half a second of imports is left out. A test of the interpreter's own start uses none of this.
+only half a second of imports is left out, and that the interpreter destroys all objects when it
+ends. A test of the interpreter's own start and end uses none of this.
 """
 
+import asyncio
 import atexit
 import gc
 import importlib
 import json
 import os
 import pkgutil
+import runpy
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, NamedTuple, Protocol
+
+from clarion.child_process import Child
 
 CLARION = (sys.executable, "-m", "clarion")
+WRITER = "clarion.store.sqlite.child"
 REQUEST_LIMIT = 1 << 20
 # Standard input, output and error of the new process, and where its exit code is written.
 STREAMS = 4
@@ -69,6 +77,14 @@ class Forked:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
+    async def wait_async(self) -> int:
+        """Wait as `asyncio.subprocess.Process` does."""
+        if self.returncode is None:
+            self._status.settimeout(0)
+            self.returncode = int(await asyncio.get_running_loop().sock_recv(self._status, 16))
+            self._status.close()
+        return self.returncode
+
     def _read(self, timeout: float | None) -> int | None:
         if self.returncode is None:
             self._status.settimeout(timeout)
@@ -80,8 +96,15 @@ class Forked:
         return self.returncode
 
 
+class Link(NamedTuple):
+    """The fork server of this process."""
+
+    socket: socket.socket
+    pid: int
+
+
 @cache
-def connect() -> socket.socket:
+def connect() -> Link:
     """Start the fork server of this process; it ends when this process does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
@@ -89,7 +112,7 @@ def connect() -> socket.socket:
         server = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
     atexit.register(server.wait)
     atexit.register(ours.close)  # called first
-    return ours
+    return Link(ours, server.pid)
 
 
 def is_clarion(command: Sequence[str]) -> bool:
@@ -104,16 +127,55 @@ def start(
 ) -> Forked:
     """Run what begins with CLARION, with these streams, in a session of its own."""
     assert is_clarion(command)
+    return fork("clarion", command[len(CLARION) :], environment, streams, folder)
+
+
+def fork(
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    streams: Sequence[int],
+    folder: Path | None = None,
+) -> Forked:
+    """Run a module, as `python -m` does."""
     status, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     request = {
-        "arguments": command[len(CLARION) :],
+        "module": module,
+        "arguments": arguments,
         "environment": {**environment},
         "folder": str(folder or Path.cwd()),
     }
     with other:
         message = json.dumps(request).encode()
-        socket.send_fds(connect(), [message], [*streams, other.fileno()])
+        socket.send_fds(connect().socket, [message], [*streams, other.fileno()])
     return Forked(int(status.recv(16)), status)
+
+
+class ForkedWriter(NamedTuple):
+    """A writer process of SQLite, as `Child` has it."""
+
+    forked: Forked
+
+    @property
+    def pid(self) -> int:
+        return self.forked.pid
+
+    def kill(self) -> None:
+        self.forked.kill()
+
+    async def wait(self) -> int:
+        return await self.forked.wait_async()
+
+
+async def begin_writer() -> Child:
+    """Start a writer process; to import what it needs takes five times as long."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        error = sys.stderr.fileno()
+        forked = fork(WRITER, ["0"], os.environ, [theirs.fileno(), error, error])
+    ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
+    process: Any = ForkedWriter(forked)
+    return Child(process, *await asyncio.open_connection(sock=ours))
 
 
 def run(
@@ -151,8 +213,8 @@ class ForkServer:
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def serve(self) -> Sequence[str] | None:
-        """Return the arguments in each new process, and None in this one when its owner is gone."""
+    def serve(self) -> str | None:
+        """Return the module in each new process, and None in this one when its owner is gone."""
         selector = selectors.PollSelector()  # has no descriptor that a new process would inherit
         selector.register(self._link, selectors.EVENT_READ)
         selector.register(self._ended, selectors.EVENT_READ)
@@ -165,10 +227,10 @@ class ForkServer:
                 message, streams, _, _ = socket.recv_fds(self._link, REQUEST_LIMIT, STREAMS)
                 if not message:
                     return None
-                if arguments := self._fork(json.loads(message), streams):
-                    return arguments
+                if module := self._fork(json.loads(message), streams):
+                    return module
 
-    def _fork(self, request: Mapping[str, object], streams: list[int]) -> Sequence[str] | None:
+    def _fork(self, request: Mapping[str, Any], streams: list[int]) -> str | None:
         pid = os.fork()
         if pid == 0:
             for link in (self._link, self._ended, self._wake, *self._running.values()):
@@ -190,22 +252,20 @@ class ForkServer:
                 link.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def become(request: Mapping[str, object], streams: list[int]) -> Sequence[str]:
-    """Make of this process what was asked for."""
+def become(request: Mapping[str, Any], streams: list[int]) -> str:
+    """Make of this process what was asked for, and return the module that it is to run."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     for number, each in enumerate(streams[:3]):
         os.dup2(each, number)
     os.closerange(3, DESCRIPTORS)
-    os.chdir(str(request["folder"]))
-    environment, arguments = request["environment"], request["arguments"]
-    assert isinstance(environment, dict)
-    assert isinstance(arguments, list)
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = ["clarion", *arguments]
-    return arguments
+    os.environ.update(request["environment"])
+    module: str = request["module"]
+    sys.argv = [module, *request["arguments"]]
+    return module
 
 
 def import_all() -> None:
@@ -220,10 +280,28 @@ def import_all() -> None:
     gc.freeze()
 
 
+def run_module(module: str) -> int:
+    """Return the exit code of a module."""
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
+            return 1
+        return int(end.code or 0)
+    except BaseException:  # noqa: BLE001 - as the interpreter does
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
     import_all()
-    given = ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()
-    if given is not None:
-        from clarion.cli.main import main
-
-        sys.exit(main(given))
+    chosen = ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()
+    if chosen is not None:
+        code = run_module(chosen)
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -8,8 +8,10 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import asyncpg
 import pytest
 
 from clarion.access.administrators.port import AdminStores
@@ -52,7 +54,9 @@ from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
 from clarion.push.webpush.port import PushEndpoints
 from clarion.push.webpush.sql import SqlPushEndpoints
 from clarion.store.engine import Engine
-from clarion.store.opening import migrate, open_engine
+from clarion.store.opening import migrate, open_engine, sqlite_path
+from clarion.store.postgres.engine import PostgresEngine
+from tests import fork_server
 from tests.conftest import run_apart, run_sql
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
@@ -124,10 +128,19 @@ def worker_database(postgres_url: str) -> Iterator[str]:
     run_apart(run_sql(postgres_url, f"DROP DATABASE {name} WITH (FORCE)"))
 
 
+@pytest.fixture(scope="session")
+def empty_worker_database(worker_database: str) -> Iterator[Callable[[], object]]:
+    """Empties the database, by one connection: the first statement of each takes 20 ms."""
+    with asyncio.Runner() as runner:
+        connection = runner.run(asyncpg.connect(worker_database))
+        yield lambda: runner.run(connection.execute(EMPTY))
+        runner.run(connection.close())
+
+
 @pytest.fixture
-async def emptied_database(worker_database: str) -> str:
+def emptied_database(worker_database: str, empty_worker_database: Callable[[], object]) -> str:
     """A migrated database without rows."""
-    await run_sql(worker_database, EMPTY)
+    empty_worker_database()
     return worker_database
 
 
@@ -308,7 +321,7 @@ async def depending_on(url: str) -> AsyncIterator[Dependency]:
 @asynccontextmanager
 async def opened(url: str, waiting_limit: int = 20_000) -> AsyncIterator[Engine]:
     broken: list[str] = []
-    engine = await open_engine(
+    engine = await (open_sqlite if sqlite_path(url) else open_postgres)(
         url, waiting_limit=waiting_limit, batch_limit=1_000, on_broken=broken.append
     )
     try:
@@ -316,6 +329,17 @@ async def opened(url: str, waiting_limit: int = 20_000) -> AsyncIterator[Engine]
     finally:
         await engine.close()
     assert not broken
+
+
+async def open_sqlite(url: str, **options: Any) -> Engine:
+    """Open a database with a writer process that is forked."""
+    return await open_engine(url, writer=await fork_server.begin_writer(), **options)
+
+
+async def open_postgres(url: str, **options: Any) -> Engine:
+    """Open a database with as many connections as the test needs: ten take longer than most do."""
+    del options["on_broken"]
+    return await PostgresEngine.open(url, at_once=False, **options)
 
 
 @asynccontextmanager
@@ -337,8 +361,10 @@ def other_tasks() -> set[asyncio.Task[object]]:
 
 
 def child_processes() -> set[str]:
+    """The processes that this one has started, and those that it had forked."""
     children: set[str] = set()
-    for thread in Path(f"/proc/{os.getpid()}/task").iterdir():
-        with suppress(FileNotFoundError):  # the thread has ended since
-            children.update((thread / "children").read_text().split())
+    for pid in (os.getpid(), fork_server.connect().pid):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError):  # the thread has ended since
+                children.update((thread / "children").read_text().split())
     return children

@@ -174,12 +174,9 @@ async def connected_to(
 
 def find_holder(group: Group, phone: ClientConnection) -> int:
     """Return the number of the process that has the other end of a connection."""
-    port = phone.local_address[1]
-    ends = f":{group.installation.gateway_port:04X} ", f":{port:04X} "
-    lines = Path("/proc/net/tcp").read_text().splitlines()
-    (inode,) = [
-        line.split()[9] for line in lines if ends[0] in line[:20] and ends[1] in line[20:34]
-    ]
+    ends = [f":{port:04X}" for port in (group.installation.gateway_port, phone.local_address[1])]
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    (inode,) = [line[9] for line in lines if [line[1][8:], line[2][8:]] == ends]
     for line in group.lines("process_ready"):
         if is_open(line["pid"], f"socket:[{inode}]"):
             number: int = line["process"]

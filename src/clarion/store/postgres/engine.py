@@ -58,16 +58,15 @@ class _Readers:
         self._pool = pool
 
     @classmethod
-    async def open(cls, url: str, count: int, *, limit_s: float | None = None) -> _Readers:
-        """Open all connections; the server ends a read after the limit.
-
-        None is opened later, unless one is lost: the process may run out of descriptors.
-        """
+    async def open(
+        cls, url: str, count: int, *, at_once: bool, limit_s: float | None = None
+    ) -> _Readers:
+        """Open the connections; the server ends a read after the limit."""
         limit = {} if limit_s is None else {"statement_timeout": str(int(limit_s * 1000))}
         connect = _CONNECT | {"server_settings": SERVER_SETTINGS | limit}
         pool = await asyncpg.create_pool(
             url,
-            min_size=count,
+            min_size=count if at_once else 0,
             max_size=count,
             max_inactive_connection_lifetime=0,
             reset=_skip_reset,
@@ -129,10 +128,13 @@ class PostgresEngine:
         batch_limit: int,
         slow_reads: SlowReadLimits = USUAL,
         on_connect: OnConnect | None = None,
+        at_once: bool = True,
     ) -> PostgresEngine:
         """Open a database whose migrations are applied.
 
-        `on_connect` is called with each connection that writes, before it is used.
+        `on_connect` is called with each connection that writes, before it is used. All connections
+        are opened `at_once`, and none later unless one is lost: the process may run out of
+        descriptors. Otherwise those for reads are opened when they are needed.
         """
         runner = PostgresRunner(partial(_connect_writer, url, on_connect))
         apart = PostgresRunner(partial(_connect_writer, url, None))
@@ -140,10 +142,10 @@ class PostgresEngine:
             await runner.open()
             await apart.open()
             readers = await asyncio.gather(
-                _Readers.open(url, _QUICK),
-                _Readers.open(url, _SLOW, limit_s=slow_reads.read_s),
-                _Readers.open(url, _BACKGROUND, limit_s=BACKGROUND_LIMIT_S),
-                _Readers.open(url, _CHECKS),
+                _Readers.open(url, _QUICK, at_once=at_once),
+                _Readers.open(url, _SLOW, at_once=at_once, limit_s=slow_reads.read_s),
+                _Readers.open(url, _BACKGROUND, at_once=at_once, limit_s=BACKGROUND_LIMIT_S),
+                _Readers.open(url, _CHECKS, at_once=at_once),
             )
         except _ERRORS as error:
             raise StartError(

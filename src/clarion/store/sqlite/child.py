@@ -52,6 +52,8 @@ class Busy(msgspec.Struct, array_like=True, tag=True):
     """Somebody reads from the log: it cannot be emptied now."""
 
 
+# The number of the first answer; the questions count from there.
+OPENED = 0
 Answer = Trouble | Finished | Opened | Scrubbed | Busy
 # How long the writer waits for readers of the log; everybody waits for the writer meanwhile.
 _TRUNCATE_MS = 20
@@ -81,24 +83,25 @@ def serve(channel: socket.socket) -> None:
     if not path:
         return
     encode = msgspec.msgpack.Encoder().encode
-    decode = msgspec.msgpack.Decoder(list[Group] | int).decode
+    decode = msgspec.msgpack.Decoder(tuple[int, list[Group] | int]).decode
     try:
         connection = open_connection(path)
         checkpoints = Checkpoints(connection, open_connection(path))
     except apsw.Error as error:
-        send(channel, encode(classify(error)))
+        send(channel, encode((OPENED, classify(error))))
         return
     runner, unused = SqliteRunner(connection), UnusedSpace(path)
-    send(channel, encode(Opened()))
+    send(channel, encode((OPENED, Opened())))
     while message := receive(channel):
-        asked = decode(message)
+        # An answer has the number of its question: one that is taken for another must be noticed.
+        number, asked = decode(message)
         if isinstance(asked, list):
-            send(channel, encode(answer(runner, asked)))
+            send(channel, encode((number, answer(runner, asked))))
             checkpoints.shorten()
         else:
             with checkpoints.turn:
                 done = scrub(connection, path, unused, asked)
-            send(channel, encode(done))
+            send(channel, encode((number, done)))
     checkpoints.close()
     connection.close()
 

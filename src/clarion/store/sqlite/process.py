@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import msgspec
 
 from clarion.child_process import Child, open_child, read, write
 from clarion.errors import StorageFull, StoreUnavailable
-from clarion.store.batch import Failed, Outcome, arrange
-from clarion.store.sqlite.child import Answer, Finished, Opened, Scrubbed, Trouble
+from clarion.store.batch import Failed, Group, Outcome, arrange
+from clarion.store.sqlite.child import OPENED, Answer, Finished, Opened, Scrubbed, Trouble
 from clarion.store.statement import Unit
 
 # How long the process may take to exit.
 _END_S = 5.0
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Answer).decode
+_decode = msgspec.msgpack.Decoder(tuple[int, Answer]).decode
 # Text that is not valid Unicode, a number beyond 64 bits, a value of another type.
 _UNSENDABLE = (OverflowError, TypeError, ValueError)
 
@@ -28,6 +31,9 @@ async def begin_writer() -> Child:
 
 class WriterProcess:
     """A batch runner in a process of its own.
+
+    A caller that is cancelled leaves, and the answer to its question is read and dropped: left in
+    the socket, it would be taken for the answer to the next one.
 
     If it breaks (it was killed, or the disk failed), the outcome of the running batch is unknown,
     every later batch is refused, and `on_broken` is called: the server stops, and its next start
@@ -46,9 +52,12 @@ class WriterProcess:
         self._writer = writer
         self._on_broken = on_broken
         self._is_broken = False
-        # One message at a time: the next is sent when the last is answered.
-        self._turn = asyncio.Lock()
-        self._watch = asyncio.get_running_loop().create_task(self._watch_exit())
+        self._numbers = count(OPENED + 1)
+        # The questions that are not answered yet, in the order in which the process answers them.
+        self._asked: deque[tuple[int, asyncio.Future[Answer]]] = deque()
+        loop = asyncio.get_running_loop()
+        self._watch = loop.create_task(self._watch_exit())
+        self._reading = loop.create_task(self._read_answers())
 
     @classmethod
     async def start(
@@ -56,52 +65,75 @@ class WriterProcess:
     ) -> WriterProcess:
         """Start the process, unless it has begun already, and wait until the database is open."""
         child = begun or await begin_writer()
+        # Until it is open, the caller is told by an error.
+        self = cls(*child, lambda _message: None)
         write(child.writer, path.encode())
-        self = cls(*child, on_broken)
         try:
-            answer = await self._receive()
-        except EOFError as error:
-            raise StoreUnavailable(
-                "the writer process exited before it had opened the database"
-            ) from error
+            answer = await self._expect(OPENED)
+        except BaseException:
+            await self.close()
+            raise
         if not isinstance(answer, Opened):
             await self.close()
             raise _error_of(answer)
+        self._on_broken = on_broken
         return self
 
     async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
         if self._is_broken:
             raise StoreUnavailable
         try:
-            message = _encode(arrange(units))
+            asking = self._ask(arrange(units))
         except _UNSENDABLE:
             return await self._run_sendable(units)
-        answer = await self._ask(message)
+        answer = await asking
         if isinstance(answer, Finished):
             return answer.report.outcomes(units)
-        if isinstance(answer, Trouble) and answer.kind == "broken":
-            self._break(answer.message)
         raise _error_of(answer)
 
     async def scrub(self, first_page: int) -> Scrubbed | None:
         """Remove what was deleted from the log and from some pages; None if somebody reads."""
         if self._is_broken:
             raise StoreUnavailable
-        answer = await self._ask(_encode(first_page))
+        answer = await self._ask(first_page)
         if isinstance(answer, Trouble):
-            if answer.kind == "broken":
-                self._break(answer.message)
             raise _error_of(answer)
         return answer if isinstance(answer, Scrubbed) else None
 
-    async def _ask(self, message: bytes) -> Answer:
-        async with self._turn:
-            try:
-                write(self._writer, message)
-                return await self._receive()
-            except (EOFError, OSError) as error:
-                self._break("the writer process exited")
-                raise StoreUnavailable from error
+    def _ask(self, question: list[Group] | int) -> asyncio.Future[Answer]:
+        number = next(self._numbers)
+        message = _encode((number, question))
+        answer = self._expect(number)
+        write(self._writer, message)
+        return answer
+
+    def _expect(self, number: int) -> asyncio.Future[Answer]:
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked.append((number, answer))
+        return answer
+
+    async def _read_answers(self) -> None:
+        """Give each answer to the caller that asked for it, until the process ends."""
+        with contextlib.suppress(EOFError, OSError, msgspec.MsgspecError):
+            while self._take(*_decode(await read(self._reader))):
+                pass
+        self._break("the writer process exited")
+        for _, asked in self._asked:
+            if not asked.done():
+                asked.set_exception(StoreUnavailable("the writer process exited"))
+        self._asked.clear()
+
+    def _take(self, number: int, answer: Answer) -> bool:
+        """Resolve the oldest question; False if this is the answer to another."""
+        if not self._asked or self._asked[0][0] != number:
+            self._break("the writer process answered another question")
+            return False
+        _, asked = self._asked.popleft()
+        if not asked.done():  # otherwise its caller was cancelled
+            asked.set_result(answer)
+        if isinstance(answer, Trouble) and answer.kind == "broken":
+            self._break(answer.message)
+        return True
 
     async def close(self) -> None:
         """Let the process exit, and kill it if it does not; its last batch is then unknown."""
@@ -111,6 +143,7 @@ class WriterProcess:
         if hanging:
             self._process.kill()
             await self._watch
+        await self._reading
 
     async def _watch_exit(self) -> None:
         """Report at once that the process has exited, also if nothing is being written."""
@@ -123,10 +156,6 @@ class WriterProcess:
         good = [unit for unit, fault in zip(units, faults, strict=True) if fault is None]
         outcomes = iter(await self.run(good) if good else ())
         return [fault or next(outcomes) for fault in faults]
-
-    async def _receive(self) -> Answer:
-        answer: Answer = _decode(await read(self._reader))
-        return answer
 
     def _break(self, message: str) -> None:
         if not self._is_broken:
