@@ -17,7 +17,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from tests.lanes import Lane, enter_lane, keep_lane
+from tests.lanes import Lane, enter_lane, keep_lane, lanes_in
 from tests.servers import POSTGRES, REDIS, RedisCluster, SharedServers, shared_url
 
 T = TypeVar("T")
@@ -61,6 +61,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than cores: tests wait for processes and clocks a third of their time."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files without a test of the lane: each worker imports on its own."""
+    lane = config.getoption("lane")
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if lane and is_test and lane not in lanes_in(collection_path) else None
 
 
 @pytest.hookimpl(trylast=True)

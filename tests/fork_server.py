@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, NoReturn, Protocol
 
 from clarion.child_process import Child
 
@@ -280,28 +280,31 @@ def import_all() -> None:
     gc.freeze()
 
 
-def run_module(module: str) -> int:
-    """Return the exit code of a module."""
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
-            return 1
-        return int(end.code or 0)
-    except BaseException:  # noqa: BLE001 - as the interpreter does
-        traceback.print_exc()
-        return 1
-    return 0
+def end(code: object) -> NoReturn:
+    """End this process as the interpreter does, but for the objects that are left."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)  # noqa: T201 - as the interpreter does
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else bool(code))
 
 
 if __name__ == "__main__":
     import_all()
     chosen = ForkServer(socket.socket(fileno=int(sys.argv[1]))).serve()
     if chosen is not None:
-        code = run_module(chosen)
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        try:
+            # Called from here: JSON may be as deep as the stack allows.
+            if chosen == "clarion":
+                from clarion.cli.main import main
+
+                sys.exit(main())
+            runpy.run_module(chosen, run_name="__main__", alter_sys=True)
+        except SystemExit as ended:
+            end(ended.code)
+        except BaseException:  # noqa: BLE001 - as the interpreter does
+            traceback.print_exc()
+            end(1)
+        end(0)

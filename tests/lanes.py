@@ -6,6 +6,7 @@ adds `rest`, and at last `timing`, whose tests measure and so run alone, one aft
 
 import os
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,33 @@ def lanes_of(item: pytest.Item) -> set[Lane]:
     return marked | {Lane.TIMING} if is_watched else marked
 
 
+@cache
+def lanes_in(path: Path) -> set[Lane]:
+    """Return the lanes that the tests of a file can be in, without importing it."""
+    folder, text = path.relative_to(TESTS).parts[0], path.read_text(encoding="utf-8")
+    lanes = {lane for lane in Lane if f"mark.{lane}" in text}
+    lanes.add(Lane.REST if folder in REST_FOLDERS else Lane.CORE)
+    if folder == "e2e":
+        lanes.add(Lane.REST)
+    if "CRASH" in text:
+        lanes.add(Lane.CORE)
+    if folder in {"e2e", "conformance", Lane.TIMING} or WATCHED in text:
+        lanes.add(Lane.TIMING)
+    return lanes
+
+
+def check_lanes(items: list[pytest.Item]) -> None:
+    """Fail if a test is in a lane that would not have imported its file."""
+    for item in items:
+        if not lanes_of(item) <= lanes_in(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: `lanes_in` does not see its lane")
+
+
 def keep_lane(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests of other lanes, if `--lane` names one."""
     lane = config.getoption("lane")
     if lane is None:
+        check_lanes(items)
         return
     kept = [item for item in items if lane in lanes_of(item)]
     config.hook.pytest_deselected(items=[item for item in items if lane not in lanes_of(item)])
