@@ -59,8 +59,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than cores: tests wait for processes and clocks a third of their time."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two workers more than cores: tests wait for processes and clocks half of their time."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

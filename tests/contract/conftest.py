@@ -65,6 +65,7 @@ REDIS = {"redis": "redis_url", "redis_cluster": "redis_cluster_url"}
 HOT = {"memory": "no_address", **REDIS}
 DEPENDENCIES = {**STORES, **REDIS}
 
+AS_PEOPLE_DO = "TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
 REMEMBER_TABLES = """
 CREATE SCHEMA kept;
 CREATE TABLE kept.tables AS SELECT tablename FROM pg_tables WHERE schemaname = 'public'
@@ -118,10 +119,13 @@ def migrated_database(sqlite_database: str, tmp_path: Path, migrated_file: Path)
 
 @pytest.fixture(scope="session")
 def worker_database(postgres_url: str) -> Iterator[str]:
-    """One migrated database for all contract tests of a worker: one for each would take longer."""
+    """One migrated database for all contract tests of a worker: one for each would take longer.
+
+    Where PostgreSQL can, it sorts as people do; all other tests have one that sorts by bytes.
+    """
     name = f"contract_{uuid.uuid4().hex}"
     url = urlunsplit(urlsplit(postgres_url)._replace(path=f"/{name}"))
-    run_apart(run_sql(postgres_url, f"CREATE DATABASE {name}"))
+    run_apart(create_sorting(postgres_url, name))
     run_apart(migrate(url))
     run_apart(run_sql(url, REMEMBER_TABLES))
     yield url
@@ -142,6 +146,17 @@ def emptied_database(worker_database: str, empty_worker_database: Callable[[], o
     """A migrated database without rows."""
     empty_worker_database()
     return worker_database
+
+
+async def create_sorting(server_url: str, name: str) -> bool:
+    """Create a database that sorts as people do; False if it does not, for the server cannot."""
+    client = await asyncpg.connect(server_url)
+    can_sort = await client.fetchval(
+        "SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i')"
+    )
+    await client.execute(f"CREATE DATABASE {name} {AS_PEOPLE_DO if can_sort else ''}")
+    await client.close()
+    return bool(can_sort)
 
 
 @pytest.fixture

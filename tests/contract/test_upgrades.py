@@ -25,7 +25,8 @@ from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite, lo
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import statement
-from tests.contract.conftest import opened
+from tests.conftest import run_sql
+from tests.contract.conftest import create_sorting, opened
 from tests.factories import NOW
 from tests.replacing import replace
 
@@ -252,3 +253,31 @@ async def test_topics_that_were_only_followed_are_topics_of_all(empty_url: str) 
         page = await SqlTopics(engine).list("app", broadcast_channels=False, after=None, limit=10)
     found = [(each.topic, each.is_open, each.created_at) for each in page.items]
     assert found == [("news", True, 1), ("team", False, 6)]
+
+
+BEFORE_COLLATION = next(each.version for each in load("postgres") if each.name == "collation") - 1
+OTHER_COLLATIONS = """SELECT table_name, column_name FROM information_schema.columns
+WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'
+AND table_name NOT IN ('migrations', 'attributes_of_users')"""
+
+
+async def test_texts_are_compared_by_code_points_whatever_the_database_does(
+    postgres_url: str, database_name: str
+) -> None:
+    sorts = await create_sorting(postgres_url, database_name)
+    url = postgres_url.removesuffix("postgres") + database_name
+    await migrate_to(BEFORE_COLLATION, url, USERS_WITH_ATTRIBUTES)
+    client = await asyncpg.connect(url)
+    try:
+        assert await client.fetchval("SELECT 'ana' < 'B'") is sorts
+        assert len(await client.fetch(OTHER_COLLATIONS)) > 100
+        await migrate(url)
+        assert await client.fetch(OTHER_COLLATIONS) == []
+        assert await client.fetchval("SELECT id < 'B' FROM users WHERE app_id = 'app'") is False
+        # Its view and its triggers are there again.
+        await client.execute("""UPDATE users SET attributes = '{"plan":"new"}' WHERE id = 'bo'""")
+        plans = "SELECT user_id FROM user_attributes WHERE term = 'text.plan' AND value = 'new'"
+        assert [tuple(row) for row in await client.fetch(plans)] == [("bo",)]
+    finally:
+        await client.close()
+        await run_sql(postgres_url, f"DROP DATABASE {database_name} WITH (FORCE)")

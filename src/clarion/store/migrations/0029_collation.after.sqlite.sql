@@ -1,0 +1,1 @@
+-- SQLite compares texts by their code points.
