@@ -20,6 +20,7 @@ from typing import Any, Self
 from tests import fork_server
 from tests.fork_server import Process, is_clarion
 from tests.lanes import is_measured
+from tests.stopwatch import UNIT_S, unit_s
 
 START_LIMIT_SECONDS = 100.0
 STOP_LIMIT_SECONDS = 60.0
@@ -51,7 +52,8 @@ def find_stalls(log: str) -> list[dict[str, Any]]:
         return []
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     stalls = [line for line in lines if line["event"] == "loop_stalled"]
-    return [line for line in stalls if line["cpu_ms"] >= STALL_LIMIT_MS]
+    limit_ms = STALL_LIMIT_MS * max(1.0, unit_s() / UNIT_S)
+    return [line for line in stalls if line["cpu_ms"] >= limit_ms]
 
 
 class ServerUnavailableError(Exception):

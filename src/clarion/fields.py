@@ -57,6 +57,8 @@ CONTROLS = r"\u0000-\u001f\u007f-\u009f"
 NO_CONTROLS = rf"^[^{CONTROLS}]*$"
 NO_ZEROS = r"^[^\u0000]*$"
 # Not only of spaces, either.
+# PostgreSQL stores no zero characters.
+NO_ZEROS = r"^[^\u0000]*$"
 VISIBLE = rf"^[^{CONTROLS}]*[^\s{CONTROLS}][^{CONTROLS}]*$"
 VISIBLE_OR_NOTHING = rf"^(?:{VISIBLE[1:-1]})?$"
 LINK = rf"^(?:[^\s{CONTROLS}](?:[^{CONTROLS}]*[^\s{CONTROLS}])?)?$"

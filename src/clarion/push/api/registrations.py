@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from clarion.access.model import AppCaller, UserCaller
-from clarion.fields import LanguageTag, TimezoneName, UserId, documented
+from clarion.fields import NO_ZEROS, LanguageTag, TimezoneName, UserId, documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import collect
 from clarion.push import addresses
@@ -23,7 +23,7 @@ _PLATFORMS = {
     "apns": Platform.IOS,
     "fcm": Platform.ANDROID,
 }
-Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZEROS)]
 
 
 class Details(Body):

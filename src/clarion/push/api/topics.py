@@ -11,7 +11,7 @@ from clarion import fields
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import DeviceId, Moment, TopicName, documented
+from clarion.fields import NO_ZEROS, DeviceId, Moment, TopicName, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
@@ -61,7 +61,9 @@ class NewTopicMessage(Body):
     """For how many seconds the message is kept for devices that are offline."""
     expires_at: Moment | None = None
     """Until when it is kept for them, in place of `ttl_s`."""
-    collapse_id: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] | None = None
+    collapse_id: (
+        Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=NO_ZEROS)] | None
+    ) = None
     """A message replaces an earlier one with the same id that a device has not received yet."""
 
 
