@@ -29,7 +29,7 @@ REASONS = (
     # The present time.
     r"must be in the future",
     r"must be within a year",
-    r"must be before the year 10000",
+    r"must be in the years 1 to 9999",
     # Two fields together.
     r"must not be given together with",
     r"must be given together with",

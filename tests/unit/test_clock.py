@@ -42,10 +42,17 @@ def test_a_time_is_written_in_utc_to_the_millisecond(milliseconds: int, text: st
     assert to_rfc3339(milliseconds) == text
 
 
-@given(st.integers(0, 253_402_300_799_999))
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
 def test_no_millisecond_is_lost_in_writing(milliseconds: int) -> None:
     read = dt.datetime.fromisoformat(to_rfc3339(milliseconds))
     assert to_milliseconds(read) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "day"), [(-(2**63), "0001-01-01"), (2**63 - 1, "9999-12-31")]
+)
+def test_what_cannot_be_written_is_written_as_the_nearest_day(milliseconds: int, day: str) -> None:
+    assert to_rfc3339(milliseconds)[:10] == day
 
 
 def test_a_moved_clock_runs_on_and_never_goes_back() -> None:

@@ -23,8 +23,8 @@ E = TypeVar("E", bound=StrEnum)
 Toggles = dict[str, bool | None]
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
-# The latest time that RFC 3339 can write; a time with an offset can be later.
-LATEST_MS = 253_402_300_799_999
+# The times that RFC 3339 can write; one with an offset can be earlier or later.
+EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 IdempotencyKeyText = Annotated[
@@ -122,14 +122,14 @@ def check_limit(limit: int) -> int:
 
 
 def to_milliseconds(moment: datetime | None, field: str) -> int | None:
-    """Return a time of a request in milliseconds; `InvalidFields` if it has no offset."""
+    """Return a time of a request in milliseconds; `InvalidFields` if it cannot be shown again."""
     if moment is None:
         return None
     if moment.tzinfo is None:
         raise InvalidFields(FieldFault(field, "must have an offset, like 2026-01-31T12:00:00Z"))
     milliseconds = clock.to_milliseconds(moment)
-    if milliseconds > LATEST_MS:
-        raise InvalidFields(FieldFault(field, "must be before the year 10000 in UTC"))
+    if not EARLIEST_MS <= milliseconds <= LATEST_MS:
+        raise InvalidFields(FieldFault(field, "must be in the years 1 to 9999 in UTC"))
     return milliseconds
 
 

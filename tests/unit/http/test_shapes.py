@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.errors import InvalidFields
-from clarion.http.shapes import LATEST_MS, check_limit, to_milliseconds, to_wire
+from clarion.http.shapes import EARLIEST_MS, LATEST_MS, check_limit, to_milliseconds, to_wire
 from tests.factories import NOW
 
 
@@ -22,7 +22,7 @@ def test_another_page_is_refused(limit: int) -> None:
         check_limit(limit)
 
 
-@given(st.integers(0, LATEST_MS))
+@given(st.integers(EARLIEST_MS, LATEST_MS))
 def test_a_time_comes_back_from_the_wire_as_it_went(milliseconds: int) -> None:
     text = to_wire(milliseconds)
     assert text is not None
@@ -45,6 +45,7 @@ def test_a_time_without_an_offset_is_refused() -> None:
         to_milliseconds(dt.datetime.fromisoformat("2026-01-01T02:00:00"), "at")
 
 
-def test_a_time_that_cannot_be_written_in_utc_is_refused() -> None:
-    with pytest.raises(InvalidFields, match="at: must be before the year 10000"):
-        to_milliseconds(dt.datetime.fromisoformat("9999-12-31T23:59:59-01:00"), "at")
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+14:00"])
+def test_a_time_that_cannot_be_written_in_utc_is_refused(text: str) -> None:
+    with pytest.raises(InvalidFields, match="at: must be in the years 1 to 9999 in UTC"):
+        to_milliseconds(dt.datetime.fromisoformat(text), "at")
