@@ -16,6 +16,7 @@ from clarion.errors import (
     ClarionError,
     Overloaded,
     ServiceError,
+    StorageFull,
     StoreUnavailable,
     TooManyRequests,
 )
@@ -35,12 +36,12 @@ LONGEST_WAIT_S = 600.0
 WAIT_SPREAD_S = 10.0
 
 
-# How long outcomes wait for a store that is overloaded or away: together five minutes. The message
+# How long outcomes wait for a store that is overloaded, full or away: five minutes. The message
 # of an outcome that is never written may have been sent, and would be sent again.
 _WAITS_S = (0.1, 0.2, 0.4, 0.8, *(1.0,) * 300)
 
 
-_Passing = Overloaded | StoreUnavailable
+_Passing = Overloaded | StoreUnavailable | StorageFull
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from clarion.errors import (
     InternalError,
     NotFound,
     Overloaded,
+    StorageFull,
     StoreUnavailable,
     TooManyRequests,
 )
@@ -170,7 +171,7 @@ async def test_deliveries_are_counted_when_they_take_on_a_status(writing: Writin
     assert writing.metrics.failures == {("decide", False): 1, ("decide", True): 1}
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable(), Overloaded()])
+@pytest.mark.parametrize("error", [StoreUnavailable(), Overloaded(), StorageFull()])
 async def test_an_outcome_is_written_again_until_the_store_has_it(
     writing: Writing, error: ClarionError
 ) -> None:
