@@ -52,6 +52,29 @@ MUTANTS = (
         "tests/contract/test_engine.py::test_a_unit_is_there_when_its_write_returns",
     ),
     Mutant(
+        "answer-of-another",
+        "store/sqlite/process.py",
+        "if not self._asked or self._asked[0][0] != number:",
+        "if not self._asked:",
+        "tests/unit/store/sqlite/test_child.py::test_the_answer_to_another_question_breaks_the_writer",
+    ),
+    Mutant(
+        "sorted-by-the-locale",
+        "store/migrations/0029_collation.after.postgres.sql",
+        """ALTER COLUMN %I TYPE TEXT COLLATE "C\"""",
+        """ALTER COLUMN %I TYPE TEXT COLLATE "default\"""",
+        "tests/contract/test_upgrades.py::"
+        "test_texts_are_compared_by_code_points_whatever_the_database_does",
+    ),
+    Mutant(
+        "sent-again-when-full",
+        "events/outcome_writer.py",
+        "_Passing = Overloaded | StoreUnavailable | StorageFull",
+        "_Passing = Overloaded | StoreUnavailable",
+        "tests/unit/events/test_outcome_writer.py::"
+        "test_an_outcome_is_written_again_until_the_store_has_it",
+    ),
+    Mutant(
         "no-fsync-sqlite",
         "store/sqlite/runner.py",
         'synchronous: str = "FULL"',
