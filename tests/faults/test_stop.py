@@ -32,6 +32,8 @@ GRACE_S = 30
 DISTANCE_S = 0.1
 TOO_LATE_S = 4.0
 PATIENCE_S = 60.0
+# Much longer than a message and its acknowledgement take, also on a busy machine.
+QUIET_S = 10.0
 RESTARTING = 1012
 
 
@@ -68,24 +70,27 @@ class Stops:
         return longest_s
 
     async def settle(self) -> None:
-        """Have every device read what waits for it, until every push is acknowledged.
+        """Wait until every push is acknowledged; devices reconnect if nothing has come for long.
 
-        Not before what has come is acknowledged: a device that is cut off gets the rest again.
+        Not before: one that is cut off gets again what it has but not acknowledged.
         """
+        left, since = len(self.pushes), time.monotonic()
         async with asyncio.timeout(PATIENCE_S):
-            while await self._find_unacknowledged(list(self.arrived)):  # noqa: ASYNC110 - nothing signals us
-                await asyncio.sleep(0.1)
-            for device in self.devices.devices:
-                device.disconnect()
-            all_ids = [each.id for each in self.pushes]
-            while await self._find_unacknowledged(all_ids):  # noqa: ASYNC110 - as above
+            while count := await self._count_unacknowledged():
+                if count != left:
+                    left, since = count, time.monotonic()
+                elif time.monotonic() - since > QUIET_S:
+                    since = time.monotonic()
+                    for device in self.devices.devices:
+                        device.disconnect()
                 await asyncio.sleep(0.1)
 
-    async def _find_unacknowledged(self, ids: list[str]) -> bool:
+    async def _count_unacknowledged(self) -> int:
         connection = await asyncpg.connect(self.database)
         try:
             found = "SELECT COUNT(*) FROM messages WHERE id = ANY($1) AND status = 'delivered'"
-            return bool(await connection.fetchval(found, ids) < len(ids))
+            count: int = await connection.fetchval(found, [each.id for each in self.pushes])
+            return len(self.pushes) - count
         finally:
             await connection.close()
 
