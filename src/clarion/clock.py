@@ -19,8 +19,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # RFC 9562, 5.7: after the 48 bits of the time, 12 and 62 bits are free.
 _VERSION, _VARIANT = 7 << 12, 2 << 62
 _LOW_BITS, _TAIL_BITS = 62, 74
-# The first and the last minute that can be written: those of the years 1 and 9999.
-_FIRST_MINUTE, _LAST_MINUTE = -1_035_593_280, 4_223_371_679
+# The times that can be written: those of the years 1 to 9999.
+EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 _SECONDS = tuple(f"{each:02}" for each in range(60))
 _MILLISECONDS = tuple(f".{each:03}Z" for each in range(1000))
 
@@ -109,7 +109,7 @@ def to_rfc3339(milliseconds: int) -> str:
 def _write_minute(minutes: int) -> str:
     # Cached: most times that are written are within the last hours. A page has dozens of them.
     # What cannot be written is written as the nearest: a list must not fail for one of its rows.
-    minutes = min(max(minutes, _FIRST_MINUTE), _LAST_MINUTE)
+    minutes = min(max(minutes, EARLIEST_MS // 60_000), LATEST_MS // 60_000)
     return (_EPOCH + timedelta(minutes=minutes)).isoformat()[:17]
 
 

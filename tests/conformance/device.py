@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.conformance.provider import Provider
 from tests.conformance.server import ConformanceServer
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)

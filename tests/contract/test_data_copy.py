@@ -1,5 +1,6 @@
 """A copy of a SQLite database in PostgreSQL: everything, once, or a reason why not."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -226,13 +227,22 @@ async def test_an_unfinished_copy_of_another_database_is_refused(
 
 
 async def test_two_copies_at_once_are_refused(
-    path: str, connection: asyncpg.Connection, postgres_database: str
+    connection: asyncpg.Connection, postgres_database: str
 ) -> None:
     other = await asyncpg.connect(postgres_database)
     await Target(other).prepare()
     with pytest.raises(CommandFailed, match="Another `clarion migrate-data`"):
-        await copy(path, connection)
+        await Target(connection, lock_wait_s=0.1).prepare()
     await other.close()
+
+
+async def test_a_copy_waits_until_one_that_was_killed_is_gone(
+    connection: asyncpg.Connection, postgres_database: str
+) -> None:
+    other = await asyncpg.connect(postgres_database)
+    await Target(other).prepare()
+    asyncio.get_running_loop().call_later(0.2, other.terminate)
+    await Target(connection).prepare()
 
 
 @pytest.mark.parametrize(

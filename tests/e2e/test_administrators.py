@@ -680,7 +680,7 @@ def test_tls_is_accepted_from_anywhere(server: Server) -> None:
     account = make_administrator(server.installation)
     context = ssl.create_default_context(cafile=server.first["tls"]["ca_path"])
     port = server.installation.tls_port
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
     body = json.dumps({"username": account.username, "password": PASSWORD})
     headers = {"Content-Type": "application/json", "X-Forwarded-For": "192.0.2.7"}
     connection.request("POST", "/v1/admin/session", body, headers)

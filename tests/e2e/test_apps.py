@@ -475,7 +475,7 @@ def test_an_administrator_manages_the_keys_of_providers(
 
 def open_stream(server: Server, query: str, **headers: str) -> tuple[int, str]:
     """Ask for a stream by a ticket; return the status and the first line."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.installation.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.installation.port, timeout=60)
     connection.request("GET", f"/v1/me/stream{query}", headers=headers)
     answer = connection.getresponse()
     line = answer.readline().decode().strip()

@@ -49,7 +49,7 @@ class ClarionServer(Server):
             return False
 
     def get(self, path: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("GET", path, headers={"authorization": f"Bearer {self.api_key}"})
         response = connection.getresponse()
         answer = response.status, json.loads(response.read())

@@ -181,7 +181,7 @@ def report_delivered(url: str) -> None:
             url, urlencode(form).encode(), {"X-Twilio-Signature": signature}
         )
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                 got = answer.status
         except urllib.error.HTTPError as error:
             got = error.code

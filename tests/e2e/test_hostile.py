@@ -105,7 +105,7 @@ def test_a_client_that_disconnects_in_the_middle_of_its_body_does_no_harm(server
     key = server.first["app"]["api_key"].encode()
     head = b"POST /v1/keys HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %s\r\n" % key
     for _ in range(20):
-        with socket.create_connection(address, timeout=5) as connection:
+        with socket.create_connection(address, timeout=60) as connection:
             connection.sendall(head + b"content-length: 99\r\n\r\n{")
     assert server.app.post("/v1/keys", {"label": "next", "scopes": ["*"]}).status == 201
     assert "request_failed" not in server.installation.events()
@@ -113,7 +113,7 @@ def test_a_client_that_disconnects_in_the_middle_of_its_body_does_no_harm(server
 
 def test_many_silent_connections_keep_no_client_out(server: Server) -> None:
     address = ("127.0.0.1", server.installation.port)
-    silent = [socket.create_connection(address, timeout=5) for _ in range(200)]
+    silent = [socket.create_connection(address, timeout=60) for _ in range(200)]
     try:
         assert server.app.get("/v1/keys").status == 200
     finally:
@@ -123,7 +123,7 @@ def test_many_silent_connections_keep_no_client_out(server: Server) -> None:
 
 def test_plain_http_at_the_tls_port_is_refused(server: Server) -> None:
     address = ("127.0.0.1", server.installation.tls_port)
-    with socket.create_connection(address, timeout=5) as connection:
+    with socket.create_connection(address, timeout=60) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b"200" not in read_all(connection)
 

@@ -54,7 +54,7 @@ class Group(Server):
     def connect_to(self, name: str) -> http.client.HTTPConnection:
         """Return an open connection to the process of this name; which one it is, is chance."""
         while True:
-            connection = http.client.HTTPConnection("127.0.0.1", self.installation.port, timeout=20)
+            connection = http.client.HTTPConnection("127.0.0.1", self.installation.port, timeout=60)
             if ask_name(connection) == name:
                 return connection
             connection.close()

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.clock import MovableClock, SystemClock, to_milliseconds, to_rfc3339
+from clarion.clock import (
+    EARLIEST_MS,
+    LATEST_MS,
+    MovableClock,
+    SystemClock,
+    to_milliseconds,
+    to_rfc3339,
+)
 from tests.factories import NOW, FixedClock
 
 
@@ -42,7 +49,7 @@ def test_a_time_is_written_in_utc_to_the_millisecond(milliseconds: int, text: st
     assert to_rfc3339(milliseconds) == text
 
 
-@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+@given(st.integers(EARLIEST_MS, LATEST_MS))
 def test_no_millisecond_is_lost_in_writing(milliseconds: int) -> None:
     read = dt.datetime.fromisoformat(to_rfc3339(milliseconds))
     assert to_milliseconds(read) == milliseconds

@@ -34,7 +34,7 @@ from clarion.channels.provider_requests import (
     find_url_faults,
     post,
 )
-from clarion.clock import Clock, to_rfc3339
+from clarion.clock import LATEST_MS, Clock, to_rfc3339
 from clarion.errors import FieldFault
 
 # Apple refuses a token after an hour, and one that changes more than once in 20 minutes.
@@ -268,11 +268,9 @@ def _read_refusal(body: bytes) -> _Refusal:
 def _explain(refusal: _Refusal) -> str:
     if not refusal.reason:
         return "no reason was given"
-    try:
-        since = to_rfc3339(refusal.timestamp) if refusal.timestamp else ""
-    except OverflowError:
-        since = ""
-    return f"{refusal.reason} since {since}" if since else refusal.reason
+    if refusal.timestamp is None or not 0 < refusal.timestamp <= LATEST_MS:
+        return refusal.reason
+    return f"{refusal.reason} since {to_rfc3339(refusal.timestamp)}"
 
 
 def _load_key(text: str) -> ec.EllipticCurvePrivateKey:

@@ -23,8 +23,6 @@ E = TypeVar("E", bound=StrEnum)
 Toggles = dict[str, bool | None]
 PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
-# The times that RFC 3339 can write; one with an offset can be earlier or later.
-EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 IdempotencyKeyText = Annotated[
@@ -128,7 +126,8 @@ def to_milliseconds(moment: datetime | None, field: str) -> int | None:
     if moment.tzinfo is None:
         raise InvalidFields(FieldFault(field, "must have an offset, like 2026-01-31T12:00:00Z"))
     milliseconds = clock.to_milliseconds(moment)
-    if not EARLIEST_MS <= milliseconds <= LATEST_MS:
+    # With its offset it can be written, and yet not in UTC.
+    if not clock.EARLIEST_MS <= milliseconds <= clock.LATEST_MS:
         raise InvalidFields(FieldFault(field, "must be in the years 1 to 9999 in UTC"))
     return milliseconds
 

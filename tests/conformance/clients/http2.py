@@ -20,7 +20,7 @@ from h2.settings import SettingCodes
 
 from tests.replacing import replace
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 Pairs = tuple[tuple[str, str], ...]
 
 

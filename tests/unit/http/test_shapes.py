@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clarion.clock import EARLIEST_MS, LATEST_MS
 from clarion.errors import InvalidFields
-from clarion.http.shapes import EARLIEST_MS, LATEST_MS, check_limit, to_milliseconds, to_wire
+from clarion.http.shapes import check_limit, to_milliseconds, to_wire
 from tests.factories import NOW
 
 

@@ -20,7 +20,7 @@ from clarion.telemetry.limited_log import LINES_LIMIT
 from tests.processes import free_port
 from tests.unit.sockets.echo import EchoEndpoint
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 UPGRADE = (
     b"GET /echo HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"

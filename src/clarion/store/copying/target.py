@@ -15,6 +15,8 @@ from clarion.store.statement import Row
 
 # Any number, as long as every release of Clarion uses the same.
 _LOCK = 0x636C6370
+# PostgreSQL notices that a copy was killed when its last statement has ended.
+_LOCK_WAIT_S = 10.0
 # The row of the copy itself, among those of its tables.
 _COPY = ""
 _READ_ROWS = 1_000
@@ -43,13 +45,20 @@ class Progress:
 class Target:
     """A connection to the database."""
 
-    def __init__(self, connection: asyncpg.Connection) -> None:
+    def __init__(self, connection: asyncpg.Connection, lock_wait_s: float = _LOCK_WAIT_S) -> None:
         self._connection = connection
+        self._lock_wait_s = lock_wait_s
 
     async def prepare(self) -> None:
         """Lock out other copies, and bring the database up to date."""
-        if not await self._connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK):
-            raise CommandFailed("Another `clarion migrate-data` copies into this database.")
+        await self._connection.execute(f"SET lock_timeout = '{int(self._lock_wait_s * 1000)}ms'")
+        try:
+            await self._connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+        except asyncpg.LockNotAvailableError as error:
+            what = "Another `clarion migrate-data` copies into this database."
+            raise CommandFailed(what) from error
+        finally:
+            await self._connection.execute("RESET lock_timeout")
         await apply_to_postgres(self._connection)
 
     async def find_finished(self) -> str | None:
