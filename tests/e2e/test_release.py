@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -55,8 +56,11 @@ pytestmark = [
 
 
 def run(*command: str | Path) -> str:
+    # With the caller's, the installed program would run this folder and not itself.
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(each) for each in command],
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
