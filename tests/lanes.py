@@ -14,6 +14,8 @@ import pytest
 TESTS = Path(__file__).parent
 # Long tests, and those that need programs of the distribution.
 REST_FOLDERS = frozenset({"browser", "clients", "docs", "faults", "ops"})
+# Their tests run on several constellations, some of which are in other lanes.
+ON_CONSTELLATIONS = frozenset({"clients", "e2e"})
 # Tests that run again where it can be measured whether their server blocks its event loop.
 WATCHED = "watched"
 LANE = "CLARION_TEST_LANE"
@@ -67,11 +69,11 @@ def lanes_in(path: Path) -> set[Lane]:
     folder, text = path.relative_to(TESTS).parts[0], path.read_text(encoding="utf-8")
     lanes = {lane for lane in Lane if f"mark.{lane}" in text}
     lanes.add(Lane.REST if folder in REST_FOLDERS else Lane.CORE)
-    if folder == "e2e":
-        lanes.add(Lane.REST)
+    if folder in ON_CONSTELLATIONS:
+        lanes |= {Lane.REST, Lane.TIMING}
     if "CRASH" in text:
         lanes.add(Lane.CORE)
-    if folder in {"e2e", "conformance", Lane.TIMING} or WATCHED in text:
+    if folder in {"conformance", Lane.TIMING} or WATCHED in text:
         lanes.add(Lane.TIMING)
     return lanes
 
