@@ -153,6 +153,21 @@ async def test_a_change_of_a_table_in_use_does_not_block_others_for_long(
     assert await asyncio.wait_for(migrating, WAIT_S) == [ADDED.title]
 
 
+async def test_a_change_that_others_wait_for_while_it_waits_for_them_is_tried_again(
+    connection: asyncpg.Connection, postgres_database: str
+) -> None:
+    """PostgreSQL ends one of two that wait for each other: the one that has waited longer."""
+    both = Migration(ADDED.version, "both", "LOCK TABLE apps; LOCK TABLE api_keys")
+    blocker = await asyncpg.connect(postgres_database)
+    async with blocker.transaction():
+        await blocker.execute("LOCK TABLE api_keys")
+        migrating = asyncio.create_task(apply_to_postgres(connection, [*OLD, both]))
+        await until_locked(blocker)
+        await asyncio.wait_for(blocker.execute("LOCK TABLE apps"), WAIT_S)
+    await blocker.close()
+    assert await asyncio.wait_for(migrating, WAIT_S) == [both.title]
+
+
 async def until_locked(connection: asyncpg.Connection) -> None:
     """Wait until a migration waits for a table."""
     await until(

@@ -247,15 +247,18 @@ async def _find_nodes_before(connection: asyncpg.Connection, migration: Migratio
 
 
 async def _apply_patiently(connection: asyncpg.Connection, migration: Migration) -> None:
-    """Apply a migration; try again if a table is in use for long."""
-    from asyncpg import LockNotAvailableError  # noqa: PLC0415 - only with PostgreSQL
+    """Apply a migration; try again if a table is in use for long, or others wait for each other."""
+    from asyncpg import (  # noqa: PLC0415 - only with PostgreSQL
+        DeadlockDetectedError,
+        LockNotAvailableError,
+    )
 
     for _ in range(_LOCK_ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(migration.sql)
                 await connection.execute(_RECORD, *migration.record)
-        except LockNotAvailableError:
+        except (DeadlockDetectedError, LockNotAvailableError):
             await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 - jitter
         else:
             return

@@ -70,6 +70,10 @@ class WriterProcess:
         write(child.writer, path.encode())
         try:
             answer = await self._expect(OPENED)
+        except StoreUnavailable as error:
+            await self.close()
+            what = "the writer process exited before it had opened the database"
+            raise StoreUnavailable(what) from error
         except BaseException:
             await self.close()
             raise
