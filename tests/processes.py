@@ -1,7 +1,6 @@
 """Server processes of our own: which account runs them, where they live, when they are up."""
 
 import fcntl
-import json
 import os
 import pwd
 import random
@@ -15,21 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from tests import fork_server
 from tests.fork_server import Process, is_clarion
-from tests.lanes import is_measured
-from tests.stopwatch import UNIT_S, unit_s
 
 START_LIMIT_SECONDS = 100.0
 STOP_LIMIT_SECONDS = 60.0
 ORPHAN_LIMIT_SECONDS = 10.0
 ASK_EVERY_SECONDS = 0.02
 LOG_TAIL_CHARACTERS = 2_000
-# What a server of ours may do at one go. Only its own work counts: the machine may be busy with
-# others.
-STALL_LIMIT_MS = 50
 
 # Below the range from which the kernel gives ports to outgoing connections: a server that is killed
 # and restarted must find its port free, however many clients the tests open in between.
@@ -41,19 +35,6 @@ RUN = "CLARION_TEST_PORTS"
 
 # A socket's path has at most 107 characters, and our folder and PostgreSQL add their names.
 LONGEST_SOCKET_FOLDER = 70
-
-
-def find_stalls(log: str) -> list[dict[str, Any]]:
-    """Return the lines of a log of ours in which the server says that it blocked its loop.
-
-    None while other tests run beside: then the times say nothing of the server.
-    """
-    if not is_measured():
-        return []
-    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
-    stalls = [line for line in lines if line["event"] == "loop_stalled"]
-    limit_ms = STALL_LIMIT_MS * max(1.0, unit_s() / UNIT_S)
-    return [line for line in stalls if line["cpu_ms"] >= limit_ms]
 
 
 class ServerUnavailableError(Exception):

@@ -10,14 +10,8 @@ from pathlib import Path
 from tests.conformance.other_apps import OtherApps, add_other_apps
 from tests.conformance.provider import Provider
 from tests.fork_server import CLARION
-from tests.processes import (
-    Account,
-    Daemon,
-    Server,
-    ServerUnavailableError,
-    find_stalls,
-    free_port,
-)
+from tests.processes import Account, Daemon, Server, ServerUnavailableError, free_port
+from tests.stalls import find_stalls
 
 # Tests push by thousands; those that are about a limit set it themselves.
 GENEROUS = {

@@ -12,7 +12,8 @@ import apsw
 from tests import fork_server
 from tests.conftest import run_apart, run_sql
 from tests.fork_server import CLARION, Process, is_clarion
-from tests.processes import find_stalls, free_port
+from tests.processes import free_port
+from tests.stalls import find_stalls
 
 # These are against hanging.
 START_LIMIT_S = STOP_LIMIT_S = RUN_LIMIT_S = 100.0

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tests.faults.http_client import Connection
-from tests.processes import find_stalls, free_port
+from tests.processes import free_port
+from tests.stalls import find_stalls
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0

@@ -1,6 +1,7 @@
 """What blocks the event loop is measured, counted and named."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -9,6 +10,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from clarion.telemetry.loop_lag import LoopWatch
+from tests.stalls import LIMIT_MS, LONG, find_stalls
+from tests.stopwatch import UNIT_S, unit_s
 
 pytestmark = pytest.mark.timing
 
@@ -92,3 +95,12 @@ async def test_a_loop_that_runs_is_measured_all_the_time(watch: LoopWatch, lags:
     await asyncio.sleep(0.3)
     assert len(lags.seconds) > seen
     assert watch.stalls == sum(1 for each in lags.seconds if each >= 0.05)
+
+
+def test_a_moment_of_the_machine_is_not_taken_for_a_stall_of_the_server() -> None:
+    unit_ms = LIMIT_MS * max(1.0, unit_s() / UNIT_S)
+    short = {"event": "loop_stalled", "place": "short", "cpu_ms": 2 * unit_ms}
+    long = {"event": "loop_stalled", "place": "long", "cpu_ms": 2 * LONG * unit_ms}
+    assert find_stalls(json.dumps(short)) == []
+    assert find_stalls(json.dumps(short)) == [short]
+    assert find_stalls(json.dumps(long)) == [long]
