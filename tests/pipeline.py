@@ -183,7 +183,10 @@ class FixedChannels:
 
     senders: Mapping[Channel, Sender]
     disabled: list[tuple[str, str]] = field(default_factory=list)
-    platforms: frozenset[str] = frozenset({"clarion"})
+
+    @property
+    def platforms(self) -> frozenset[str]:
+        return frozenset({"clarion", "ios"} if Channel.PUSH in self.senders else {"clarion"})
 
     @property
     def available(self) -> frozenset[Channel]:

@@ -25,6 +25,7 @@ from clarion.events.sql.jobs import SqlQueue
 from clarion.store.engine import Engine
 from tests.factories import DAY, MINUTE, NOW, new_app_id
 from tests.pipeline import EACH_LANE, LEASE, PipelineStore, make_event, make_job
+from tests.replacing import replace
 
 JOBS = 200
 
@@ -148,6 +149,29 @@ async def test_a_dead_letter_is_not_woken(store: PipelineStore) -> None:
     await store.write(JobOutcome(job=job, next=DeadLetter(error="x")))
     await store.queue.wake_user(store.app_id, "ana", NOW)
     assert await store.claim(NOW + DAY) == []
+
+
+async def test_what_is_decided_while_preferences_change_is_decided_again(
+    store: PipelineStore,
+) -> None:
+    await add(store, kind=JobKind.HELD)
+    (job,) = await store.claim(NOW)
+    await store.queue.wake_user(store.app_id, "ana", NOW)
+    assert await store.write(JobOutcome(job=job, next=Reschedule(due_at=NOW + DAY))) == [False]
+    assert [each.id for each in await store.claim(NOW)] == [job.id]
+
+
+async def test_a_new_part_revives_a_digest_that_is_a_dead_letter(store: PipelineStore) -> None:
+    part = await add(store, kind=JobKind.DIGEST, due_at=NOW, lane=Priority.LOW)
+    (dead,) = await store.claim(NOW)
+    await store.write(JobOutcome(job=dead, next=DeadLetter(error="x")))
+    await add(store)
+    (job,) = await store.claim(NOW)
+    later = replace(part, due_at=NOW + MINUTE)
+    assert await store.write(JobOutcome(job=job, shared_jobs=(later,))) == [True]
+    assert await store.claim(NOW) == []
+    (revived,) = await store.claim(NOW + MINUTE)
+    assert (revived.id, revived.lane, revived.tries) == (part.id, Priority.LOW, 0)
 
 
 async def test_deliveries_that_wait_for_another_try_are_hastened(store: PipelineStore) -> None:

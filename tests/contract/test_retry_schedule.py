@@ -145,6 +145,23 @@ async def test_the_last_attempt_can_succeed(engine: Engine, channel: Channel) ->
     assert (await world.find()).status is DeliveryStatus.DELIVERED
 
 
+async def test_a_text_that_cannot_be_rendered_any_more_ends_the_delivery(engine: Engine) -> None:
+    world = World(engine, Channel.EMAIL)
+    await world.begin()
+    broken = make_template(
+        "SHIPPED", channel=Channel.EMAIL, body="{{ 1 | divided_by: 0 }}", subject="s", variables=()
+    )
+    await SqlTemplates(engine).put(world.app_id, broken)
+    world.pipeline = world.restart()
+    await world.run()
+    delivery = await world.find()
+    assert (delivery.status, delivery.reason) == (
+        DeliveryStatus.FAILED,
+        ReasonCode.ATTEMPTS_EXHAUSTED,
+    )
+    assert world.sender.times == []
+
+
 async def test_the_time_that_a_provider_asks_for_is_kept(engine: Engine) -> None:
     world = World(engine, Channel.EMAIL, told_s=120.0, delivers_at=3)
     await world.begin()

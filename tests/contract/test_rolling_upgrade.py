@@ -156,9 +156,10 @@ async def test_a_change_of_a_table_in_use_does_not_block_others_for_long(
 async def test_a_change_that_others_wait_for_while_it_waits_for_them_is_tried_again(
     connection: asyncpg.Connection, postgres_database: str
 ) -> None:
-    """PostgreSQL ends one of two that wait for each other: the one that has waited longer."""
+    """PostgreSQL ends one of two that wait for each other: whichever looks for it, so not this."""
     both = Migration(ADDED.version, "both", "LOCK TABLE apps; LOCK TABLE api_keys")
-    blocker = await asyncpg.connect(postgres_database)
+    settings = {"deadlock_timeout": "1h"}
+    blocker = await asyncpg.connect(postgres_database, server_settings=settings)
     async with blocker.transaction():
         await blocker.execute("LOCK TABLE api_keys")
         migrating = asyncio.create_task(apply_to_postgres(connection, [*OLD, both]))

@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -317,3 +318,27 @@ def test_what_waits_for_another_try_is_tried_when_its_provider_is_mended(server:
     found = wait_until(look)
     assert [each["status"] for each in found["attempts"]] == ["misconfigured", "delivered"]
     assert dt.datetime.fromisoformat(found["delivered_at"]).timestamp() * 1000 < due_at
+
+
+@pytest.mark.parametrize(
+    ("channel", "make", "changes"),
+    [
+        ("email", smtp, {"host": "mail.attacker.example"}),
+        ("email", smtp, {"security": "tls"}),
+        ("sms", sms, {"base_url": "https://attacker.example"}),
+        ("push", apns, {"base_url": "https://attacker.example"}),
+        ("push", fcm, {"base_url": "https://attacker.example"}),
+    ],
+)
+def test_secrets_are_not_sent_to_another_server_unless_given_again(
+    server: Server, channel: str, make: Callable[..., dict[str, Any]], changes: dict[str, str]
+) -> None:
+    login = {"username": "a"} if make is smtp else {}
+    secrets = make().get("secrets", {"password": "secret"})
+    assert put(server.app, channel, {**make(**login), "secrets": secrets}).status == 201
+    kept = put(server.app, channel, {**make(**login), "secrets": {}, "is_active": False})
+    assert (kept.status, kept.json["secrets"]) == (200, list(secrets))
+    elsewhere = make(**login, **changes)
+    answer = put(server.app, channel, {**elsewhere, "secrets": {}})
+    assert (answer.status, answer.fields) == (422, [f"secrets.{next(iter(secrets))}"])
+    assert put(server.app, channel, {**elsewhere, "secrets": secrets}).status == 200

@@ -35,12 +35,12 @@ from clarion.http.responses import describe_response
 from clarion.http.shapes import Items, check_choice, check_value
 from clarion.http.views import Timestamp, View
 from clarion.people.model import User
+from clarion.push.model import GATEWAY
 
 PROVIDERS_LIMIT = 100
 # Less than the lease of a job, together with the wait for a slot and for the provider before it.
 TIMEOUT_LIMIT_S = 20
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_GATEWAY = "gateway"
 _TAGS = ("Providers",)
 _CHANNELS = tuple(each for each in Channel if each not in (Channel.IN_APP, Channel.STUB))
 
@@ -63,7 +63,7 @@ NewProviderName = Annotated[
     str,
     msgspec.Meta(
         description="The name of the provider, which you choose; `gateway` is built in.",
-        extra_json_schema={"pattern": f"^(?!{_GATEWAY}$){_NAME.pattern}$"},
+        extra_json_schema={"pattern": f"^(?!{GATEWAY}$){_NAME.pattern}$"},
     ),
 ]
 
@@ -204,7 +204,7 @@ class ProvidersController(Controller):
     ) -> ProviderView:
         """Return a provider, with the state of its circuit breaker on this node."""
         app_id = app_of(request, Scope.PROVIDERS_READ).app_id
-        if (channel, name) == (Channel.PUSH, _GATEWAY):
+        if (channel, name) == (Channel.PUSH, GATEWAY):
             return _view_gateway()
         return await _view(await _find(channels.providers, app_id, channel, name), channels)
 
@@ -227,8 +227,9 @@ class ProvidersController(Controller):
     ) -> Response[ProviderView]:
         """Create a provider (201) or replace it (200). It is used from the next message on.
 
-        If it is changed, messages of the channel that wait for another try are tried within some
-        seconds.
+        Secrets that are not given stay, unless the server or the account changes: then they must be
+        given again. If it is changed, messages of the channel that wait for another try are tried
+        within some seconds.
         """
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         at = check_value("channel", _check_channel, channel)
@@ -238,7 +239,7 @@ class ProvidersController(Controller):
         old = known.get((at, name))
         if old is None and len(known) >= PROVIDERS_LIMIT:
             raise Conflict(f"An app may have {PROVIDERS_LIMIT} providers.")
-        kept = old.secrets if old is not None and old.kind == kind.name else {}
+        kept = _keep_secrets(kind, old, data)
         merged = kind.rotate(kept, data.secrets, clock.now()) if kept else data.secrets
         secrets = kind.complete(merged)
         _check(kind, data.settings, secrets, channels.targets)
@@ -303,11 +304,27 @@ def _check_channel(text: str) -> Channel:
 
 
 def _check_name(text: str) -> str:
-    if not _NAME.fullmatch(text) or text == _GATEWAY:
+    if not _NAME.fullmatch(text) or text == GATEWAY:
         raise ValueError(
             "must have 1 to 64 lower-case letters, digits, - or _, and not be `gateway`"
         )
     return text
+
+
+def _keep_secrets(kind: Kind, old: Provider | None, data: NewProvider) -> dict[str, str]:
+    """Return the secrets of a provider that need not be given again.
+
+    Whoever may change a provider must not learn them by sending them elsewhere.
+    """
+    if old is None or old.kind != kind.name:
+        return {}
+    now = data.settings
+    changed = sorted(n for n in kind.bound_to if old.settings.get(n) != now.get(n))
+    missing = sorted(old.secrets.keys() - data.secrets.keys())
+    if changed and missing:
+        reason = f"must be given again, because `settings.{changed[0]}` changes"
+        raise InvalidFields(*(FieldFault(f"secrets.{name}", reason) for name in missing))
+    return old.secrets
 
 
 def _find_kind(kinds: Mapping[str, Kind], name: str, channel: Channel) -> Kind:
@@ -430,8 +447,8 @@ def _view_gateway() -> ProviderView:
     """Return the provider that is always there: Clarion's own gateway."""
     return ProviderView(
         channel=Channel.PUSH,
-        name=_GATEWAY,
-        kind=_GATEWAY,
+        name=GATEWAY,
+        kind=GATEWAY,
         settings={"platform": OWN_PLATFORM},
         secrets=[],
         order=0,

@@ -294,6 +294,7 @@ def _find_faults(settings: ApnsSettings, secrets: ApnsSecrets) -> Iterator[Field
 
 APNS = Kind(
     name="apns",
+    bound_to=frozenset({"team_id", "key_id", "base_url", "ca_path"}),
     channels=frozenset({Channel.PUSH}),
     platforms=frozenset({"ios"}),
     open=ApnsSender,

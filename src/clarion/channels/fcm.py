@@ -307,6 +307,7 @@ def _find_faults(settings: FcmSettings, secrets: FcmSecrets) -> Iterator[FieldFa
 
 FCM = Kind(
     name="fcm",
+    bound_to=frozenset({"project_id", "base_url", "ca_path"}),
     channels=frozenset({Channel.PUSH}),
     platforms=frozenset({"android"}),
     open=FcmSender,

@@ -46,6 +46,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     list_urls: Callable[[Any], Mapping[str, str]] = lambda _settings: {}
     takes: Callable[[Any, str], bool] = lambda _settings, _type: True
     shown_once: frozenset[str] = frozenset()
+    # The settings that say who gets the secrets. If one changes, they must be given again.
+    bound_to: frozenset[str] = frozenset()
     needs_address: bool = True  # False: the settings or secrets say where messages go
     # Of the address: what fails together. Users choose the servers of their browsers, and one that
     # fails must not stop the others.

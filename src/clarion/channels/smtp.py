@@ -324,6 +324,7 @@ def _mailbox_faults(settings: SmtpSettings) -> Iterator[FieldFault]:
 
 SMTP = Kind(
     name="smtp",
+    bound_to=frozenset({"host", "port", "security", "username", "ca_path"}),
     channels=frozenset({Channel.EMAIL}),
     open=SmtpSender,
     answers=ANSWERS,

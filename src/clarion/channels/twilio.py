@@ -282,6 +282,7 @@ def _is_private(host: str) -> bool:
 
 TWILIO = Kind(
     name="twilio",
+    bound_to=frozenset({"account_sid", "base_url"}),
     channels=frozenset({Channel.SMS}),
     open=TwilioSender,
     answers=ANSWERS,

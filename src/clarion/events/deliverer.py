@@ -8,12 +8,15 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from msgspec.structs import replace
+
 from clarion.catalog.model import Channel
 from clarion.errors import ClarionError
-from clarion.events.decide.verdicts import Send
+from clarion.events.decide.verdicts import Hold, Send, Verdict
 from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.lost_claims import LostClaims
 from clarion.events.model import (
+    DeadLetter,
     Delivery,
     DeliveryStatus,
     Job,
@@ -24,7 +27,7 @@ from clarion.events.model import (
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import make_jobs
 from clarion.events.port import PipelinePorts
-from clarion.events.sending import LONGEST_ATTEMPT_S, Sending
+from clarion.events.sending import LONGEST_ATTEMPT_S, Sending, fail
 from clarion.events.waiting import WaitingNotification, WaitingReader
 from clarion.pacing import WorkSlices
 from clarion.telemetry.logs import event_id, get_logger
@@ -37,7 +40,10 @@ LEAST_ROOM = 32
 # For jobs of an earlier release, which are in no pool.
 FULL_MS = 1_000
 # One that was sent to some devices may have others to be sent to: then there is a job for it.
-_OPEN = frozenset({DeliveryStatus.QUEUED, DeliveryStatus.SENT, DeliveryStatus.DELIVERED})
+_ARRIVED = frozenset({DeliveryStatus.SENT, DeliveryStatus.DELIVERED})
+_OPEN = _ARRIVED | {DeliveryStatus.QUEUED}
+# For devices that are left and wait for a change of preferences.
+LOOK_AGAIN_MS = 86_400_000
 
 
 class Attempts:
@@ -121,14 +127,16 @@ class Deliverer:
     def _decide(self, waiting: WaitingNotification) -> JobOutcome | None:
         """Run the rules again, as a retry may come hours later. None: the task has started."""
         (delivery,), (decision,) = waiting.deliveries, waiting.decide()
-        is_sent = isinstance(decision.verdict, Send)
-        if not is_sent or delivery.status is DeliveryStatus.FAILED:
+        is_sent, has_arrived = isinstance(decision.verdict, Send), delivery.status in _ARRIVED
+        if not has_arrived and (not is_sent or delivery.status is DeliveryStatus.FAILED):
             (delivery,) = waiting.apply((decision,))
         if is_sent:
             self.leases.hold(waiting.job)
             attempts = self.attempts[delivery.channel]
             attempts.start(waiting.job.app_id, self._send(waiting, delivery))
             return None
+        if has_arrived:
+            return _leave(waiting, decision.verdict)
         jobs, shared = make_jobs(waiting.prepared.request, waiting.job.event_id, (delivery,))
         return JobOutcome(job=waiting.job, deliveries=(delivery,), jobs=jobs, shared_jobs=shared)
 
@@ -139,13 +147,22 @@ class Deliverer:
                 return
             attempt = self.sending.attempt
             outcome = await self.writer.run_safely(waiting.job, attempt, waiting, delivery)
-            await self.writer.write([outcome])
+            await self.writer.write([self._give_up(outcome, delivery)])
         except ClarionError as error:
             # The job is due again when its lease expires, or is released.
             self.lost.note()
             get_logger().warning("delivery_not_recorded", code=error.code)
         finally:
             self.leases.release((waiting.job,))
+
+    def _give_up(self, outcome: JobOutcome, delivery: Delivery) -> JobOutcome:
+        """Return an outcome in which a delivery that cannot even be tried any more has failed."""
+        if outcome.deliveries or not isinstance(outcome.next, DeadLetter):
+            return outcome
+        if delivery.status in _ARRIVED:
+            return replace(outcome, next=None)
+        failed = fail(delivery, ReasonCode.ATTEMPTS_EXHAUSTED, self.ports.clock.now())
+        return replace(outcome, deliveries=(failed,))
 
     async def _is_held(self, job: Job) -> bool:
         """Whether the claim of a job still holds: this node may have been paused for long."""
@@ -158,3 +175,12 @@ def _is_to_send(job: Job, delivery: Delivery) -> bool:
     is_replayed = delivery.reason is ReasonCode.ATTEMPTS_EXHAUSTED
     is_open = delivery.status in _OPEN or is_replayed
     return delivery.channel == job.subject.partition("/")[0] and is_open
+
+
+def _leave(waiting: WaitingNotification, verdict: Verdict) -> JobOutcome:
+    """Return the outcome for devices that are left: what became of it at others stands."""
+    if not isinstance(verdict, Hold):
+        return JobOutcome(job=waiting.job)
+    now = waiting.prepared.request.now
+    until = now + LOOK_AGAIN_MS if verdict.until is None else verdict.until
+    return JobOutcome(job=waiting.job, next=Reschedule(due_at=until))

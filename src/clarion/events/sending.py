@@ -43,7 +43,7 @@ from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
 from clarion.events.schedules import find_wait_s, find_wait_untried_s, spread_told
 from clarion.events.waiting import WaitingNotification
-from clarion.push.model import Device, InvalidationReason
+from clarion.push.model import GATEWAY, Device, InvalidationReason
 from clarion.telemetry.traces import Kind, current, entered
 
 # Shorter than the lease: an outcome that comes after it would be refused.
@@ -55,7 +55,6 @@ UNKNOWN_LIMIT = 3
 # An address whose last attempt ended so needs no other.
 _SETTLED = frozenset({"delivered", "sent", "rejected", "gone"})
 _ARRIVED = frozenset({"delivered", "sent"})
-GATEWAY = "gateway"
 
 
 class AddressProgress(msgspec.Struct, frozen=True):
@@ -215,10 +214,11 @@ class Sending:
         next_ = self._plan_next(waiting, delivery, failed)
         if isinstance(next_, DeadLetter) and statuses & _ARRIVED:
             next_ = None  # it arrived somewhere; the attempts show where it did not
-        if not isinstance(next_, Reschedule):
+        is_over = not isinstance(next_, Reschedule)
+        if is_over and plan.next_at is not None:
+            next_, is_over = Reschedule(due_at=plan.next_at), bool(statuses & _ARRIVED)
+        if is_over:
             tried = _settle(tried, statuses, next_, now)
-        if next_ is None and plan.next_at is not None:
-            next_ = Reschedule(due_at=plan.next_at)
         return JobOutcome(job=waiting.job, next=next_, deliveries=(tried,), attempts=attempts)
 
     def _plan_next(
@@ -365,15 +365,20 @@ def _note_tries(
     )
 
 
-def _settle(tried: Delivery, statuses: set[str], next_: DeadLetter | None, now: int) -> Delivery:
-    """Return a delivery for which nothing more is sent."""
+def _settle(
+    tried: Delivery, statuses: set[str], next_: Reschedule | DeadLetter | None, now: int
+) -> Delivery:
+    """Return a delivery for which nothing more is sent, or nothing but to devices that wait."""
     if "delivered" in statuses:
         return replace(tried, status=DeliveryStatus.DELIVERED, delivered_at=now)
     if "sent" in statuses:
         return replace(tried, status=DeliveryStatus.SENT)
     reason = ReasonCode.REJECTED if statuses != {"gone"} else ReasonCode.ADDRESS_GONE
-    if next_ is not None:
-        reason = ReasonCode.ATTEMPTS_EXHAUSTED
+    return fail(tried, reason if next_ is None else ReasonCode.ATTEMPTS_EXHAUSTED, now)
+
+
+def fail(tried: Delivery, reason: ReasonCode, now: int) -> Delivery:
+    """Return a delivery that has failed."""
     return replace(
         archive_decision(tried), status=DeliveryStatus.FAILED, reason=reason, decided_at=now
     )

@@ -12,6 +12,8 @@ import msgspec
 from clarion.errors import TopicNotOpen
 from clarion.quiet_hours import QuietHours
 
+# Our own gateway, as the provider of an attempt. No other provider may have this name.
+GATEWAY = "gateway"
 # Of the ids of messages that are part of a notification.
 _MESSAGE_IDS = uuid.UUID("5a4d1f6e-3c5b-4b52-9d0c-8f3c1b7e2a90")
 

@@ -14,8 +14,9 @@ DELIVERIES = Record(Delivery)
 ATTEMPTS = Record(Attempt)
 _OWNER = ("notification_id", "channel", "app_id", "user_id")
 
-# The report about an attempt may be stored before its outcome is: then it stands.
-_IS_REPORTED = """(deliveries.status = 'delivered' AND excluded.status IN ('queued', 'sent')
+# What is delivered stays so, whatever becomes of it at other devices. The report about an attempt
+# may be stored before its outcome is: then it stands.
+_IS_REPORTED = """(deliveries.status = 'delivered'
     OR deliveries.reason = 'undelivered' AND excluded.status = 'sent')"""
 _INSERT = f"INSERT INTO deliveries ({DELIVERIES.columns}) VALUES ({DELIVERIES.parameters})"
 ADD_DELIVERY = statement("add_delivery", _INSERT)

@@ -22,11 +22,15 @@ _INSERT = f"INSERT INTO jobs ({JOBS.columns}) VALUES ({JOBS.parameters})"
 
 ADD_JOB = statement("add_job", _INSERT)
 # Everything held for a notification, or collected for a digest, shares one job, due when the first
-# part is. The upsert locks its row, so it waits for a worker that ends the job at this moment.
+# part is. The upsert locks its row, so it waits for a worker that ends the job at this moment. The
+# next part revives a dead letter: otherwise all later parts would wait for it.
 ADD_OR_HASTEN_JOB = statement(
     "add_or_hasten_job",
     f"""{_INSERT} ON CONFLICT (id) DO UPDATE SET due_at =
-    CASE WHEN excluded.due_at < jobs.due_at THEN excluded.due_at ELSE jobs.due_at END""",
+    CASE WHEN excluded.due_at < jobs.due_at OR jobs.lane = {DEAD_LANE}
+    THEN excluded.due_at ELSE jobs.due_at END,
+    lane = CASE WHEN jobs.lane = {DEAD_LANE} THEN excluded.lane ELSE jobs.lane END,
+    tries = CASE WHEN jobs.lane = {DEAD_LANE} THEN 0 ELSE jobs.tries END""",
 )
 # A job that another node claims at this moment is left to it: no claim waits for another one. The
 # jobs are chosen first: PostgreSQL may run a query inside the condition several times, and find
@@ -70,9 +74,10 @@ SET_ERROR = statement(
     status = CASE CAST(:is_dead AS INTEGER) WHEN 1 THEN 'failed' ELSE status END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled'""",
 )
+# The token as well: a worker that decides at this moment has read the preferences from before.
 WAKE_USER = statement(
     "wake_jobs_of_user",
-    """UPDATE jobs SET due_at = :now WHERE app_id = :app_id AND user_id = :user_id
+    f"""UPDATE jobs SET due_at = :now, {_PROGRESS} WHERE app_id = :app_id AND user_id = :user_id
     AND kind IN ('held', 'digest') AND due_at > :now AND lane >= 0""",
 )
 # The try that follows is not counted beside those before: a change must not shorten the schedule.

@@ -23,6 +23,7 @@ from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
 from clarion.pacing import WorkSlices
 from clarion.push.sql import messages
+from clarion.push.sql.deliveries import EXPIRED, PUSH, end_after
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.statement import Statement, Step, Unit, statement
@@ -34,13 +35,16 @@ COUNT_DECIDED = statement(
     WHEN remaining = 1 THEN :status ELSE 'processing' END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled' RETURNING id""",
 )
+# A key may outlive its notification, which then stands in nobody's way.
 CLAIM_DEDUPE_KEY = statement(
     "claim_dedupe_key",
     """INSERT INTO dedupes (app_id, id, user_id, notification_id, expires_at)
     VALUES (:app_id, :id, :user_id, :notification_id, :expires_at)
     ON CONFLICT (app_id, id) DO UPDATE SET
     notification_id = excluded.notification_id, expires_at = excluded.expires_at
-    WHERE dedupes.expires_at <= :now OR dedupes.notification_id = :expected_holder RETURNING id""",
+    WHERE dedupes.expires_at <= :now OR dedupes.notification_id = :expected_holder
+    OR NOT EXISTS (SELECT 1 FROM notifications n WHERE n.app_id = dedupes.app_id
+      AND n.user_id = dedupes.user_id AND n.id = dedupes.notification_id) RETURNING id""",
 )
 CLAIM_LIMIT = statement(
     "claim_limit",
@@ -88,6 +92,7 @@ REOPEN_DIGEST = _reopen(
 )
 REOPEN_HELD = _reopen(JobKind.HELD, "notification_id = :subject AND status = 'held'")
 _REOPEN = {JobKind.DIGEST: REOPEN_DIGEST, JobKind.HELD: REOPEN_HELD}
+_SENT = frozenset({"sent", "delivered"})
 _encode = msgspec.json.Encoder().encode
 
 
@@ -215,6 +220,8 @@ def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
     if outcome.shared_jobs:
         yield queue.add_or_hasten(outcome.shared_jobs)
     job = outcome.job
+    if _ends_push(outcome):
+        yield from end_after((job.subject.partition("/")[2],), EXPIRED, now)
     if job.kind in _REOPEN and outcome.next is None:
         yield _REOPEN[job.kind].step(
             id=job.id,
@@ -225,3 +232,9 @@ def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
             user_id=job.user_id,
             subject=job.subject,
         )
+
+
+def _ends_push(outcome: JobOutcome) -> bool:
+    """Whether nothing more is sent, and nothing was now: what was sent before may have ended."""
+    is_sent = any(each.status in _SENT for each in outcome.attempts)
+    return outcome.job.pool == PUSH and outcome.next is None and not is_sent

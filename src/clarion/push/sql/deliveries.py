@@ -1,8 +1,9 @@
 """What the messages of a notification mean for its delivery: steps of the units that change them.
 
 The delivery is `delivered` when a device acknowledges its message. When the last message ends
-without that, the delivery is `expired` or `failed`. Only a delivery that is `sent` ends so: while
-it is queued, more messages may follow.
+without that, the delivery is `expired` or `failed`. Only a delivery that is `sent` ends so, and
+only if no device waits: while it is queued or has a job, more messages may follow. One that was
+handed to the service of another device stays `sent`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, ReasonCode
 from clarion.events.sql.deliveries import CONFIRM
-from clarion.push.model import Message
+from clarion.push.model import GATEWAY, Message
 from clarion.store.statement import Statement, Step, statement
 
 PUSH = Channel.PUSH.value
@@ -26,11 +27,16 @@ CONFIRM_ATTEMPT = statement(
     AND channel = '{PUSH}' AND device_id = :device_id AND status = 'sent'""",
 )
 _OF_NOTIFICATION = f"notification_id = :notification_id AND channel = '{PUSH}' AND status = 'sent'"
+_IS_LAST = f"""NOT EXISTS (SELECT 1 FROM jobs
+    WHERE jobs.id = deliveries.notification_id || '/{PUSH}')
+    AND NOT EXISTS (SELECT 1 FROM attempts
+    WHERE attempts.notification_id = deliveries.notification_id AND attempts.channel = '{PUSH}'
+    AND attempts.status IN ('sent', 'delivered') AND attempts.provider <> '{GATEWAY}')"""
 # After some of its messages have ended, by themselves or in this unit.
 END = statement(
     "end_delivery",
     f"""UPDATE deliveries SET status = :status, reason = :reason, decided_at = :now
-    WHERE {_OF_NOTIFICATION} AND NOT EXISTS (SELECT 1 FROM messages
+    WHERE {_OF_NOTIFICATION} AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
     WHERE notification_id = :notification_id AND (status = 'delivered' OR {WAITS}))""",
 )
 
@@ -48,7 +54,7 @@ def end_before(name: str, end: tuple[str, str], ending: str) -> Statement:
         WHERE channel = '{PUSH}' AND status = 'sent' AND notification_id IN (
           SELECT notification_id FROM messages
           WHERE {WAITS} AND notification_id IS NOT NULL AND {ending})
-        AND NOT EXISTS (SELECT 1 FROM messages
+        AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
           WHERE messages.notification_id = deliveries.notification_id
           AND (messages.status = 'delivered'
             OR (messages.{WAITS} AND ({ending}) IS NOT TRUE)))""",
