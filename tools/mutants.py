@@ -75,6 +75,45 @@ MUTANTS = (
         "test_an_outcome_is_written_again_until_the_store_has_it",
     ),
     Mutant(
+        "ended-while-a-device-waits",
+        "push/sql/deliveries.py",
+        "AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages\n          WHERE",
+        "AND NOT EXISTS (SELECT 1 FROM messages\n          WHERE",
+        "tests/contract/test_later_devices.py::"
+        "test_a_device_gets_its_push_though_the_other_is_gone_meanwhile",
+    ),
+    Mutant(
+        "failed-while-a-device-waits",
+        "events/sending.py",
+        "Reschedule(due_at=plan.next_at), bool(statuses & _ARRIVED)",
+        "Reschedule(due_at=plan.next_at), True",
+        "tests/contract/test_later_devices.py::"
+        "test_a_device_gets_its_push_whatever_the_service_of_the_other_says",
+    ),
+    Mutant(
+        "dead-digest-collects",
+        "events/sql/jobs.py",
+        "lane = CASE WHEN jobs.lane = {DEAD_LANE} THEN excluded.lane ELSE jobs.lane END",
+        "lane = jobs.lane",
+        "tests/contract/test_queue.py::test_a_new_part_revives_a_digest_that_is_a_dead_letter",
+    ),
+    Mutant(
+        "preferences-overwritten",
+        "events/sql/jobs.py",
+        'f"""UPDATE jobs SET due_at = :now, {_PROGRESS} WHERE app_id',
+        'f"""UPDATE jobs SET due_at = :now WHERE app_id',
+        "tests/contract/test_queue.py::"
+        "test_what_is_decided_while_preferences_change_is_decided_again",
+    ),
+    Mutant(
+        "secrets-sent-elsewhere",
+        "channels/api.py",
+        "if changed and missing:",
+        "if changed and missing and not old.secrets:",
+        "tests/e2e/test_providers.py::"
+        "test_secrets_are_not_sent_to_another_server_unless_given_again",
+    ),
+    Mutant(
         "no-fsync-sqlite",
         "store/sqlite/runner.py",
         'synchronous: str = "FULL"',

@@ -25,10 +25,9 @@ from clarion.events.model import (
 )
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.inbox.model import InboxAction, InboxState
-from clarion.inbox.sql.inboxes import DELETE, SqlInboxes
+from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate
-from clarion.store.statement import Unit
 from clarion.telemetry.metrics import PipelineMetrics
 from tests.contract.conftest import nothing_left, opened
 from tests.factories import DAY, MINUTE, NOW, FixedClock, new_app_id
@@ -186,17 +185,6 @@ async def test_a_key_is_free_when_its_window_is_over(store: PipelineStore) -> No
     later = full_outcome(*await store.claimed(), limit_claims=())
     assert await store.write(later, now=NOW + MINUTE - 1) == [False]
     assert await store.write(later, now=NOW + MINUTE) == [True]
-
-
-async def test_a_key_is_free_when_its_notification_is_gone(store: PipelineStore) -> None:
-    first = full_outcome(*await store.claimed(), limit_claims=())
-    await store.write(first)
-    later = full_outcome(*await store.claimed(), limit_claims=())
-    assert first.notification is not None
-    assert await store.write(later) == [False]
-    delete = DELETE.step(app_id=store.app_id, user_id="ana", id=first.notification.id)
-    await store.engine.write(Unit("ana", (delete,), store.app_id))
-    assert await store.write(later) == [True]
 
 
 async def test_a_lost_use_of_a_limit_is_refused(store: PipelineStore, inboxes: SqlInboxes) -> None:

@@ -14,7 +14,7 @@ from clarion.events.leases import RENEWED_MS
 from clarion.events.model import DECISIONS, Audience, AudienceKind, Event, Job, JobKind
 from clarion.events.pipeline import Pipeline
 from clarion.events.sql.jobs import END, SqlQueue
-from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.inbox.sql.inboxes import DELETE, SqlInboxes
 from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
@@ -151,6 +151,20 @@ async def test_two_nodes_decide_each_event_once(engine: Engine, other_node: Engi
     await PipelineStore(engine, app_id).events.accept(events, jobs)
     await work_together(on_nodes(engine, other_node, clock), clock)
     await check(engine, app_id)
+
+
+async def test_a_key_is_free_when_its_notification_is_deleted(engine: Engine) -> None:
+    app_id, clock = new_app_id(), FixedClock()
+    events = [each for each in await set_up(engine, app_id) if each.type == "LIKES"]
+    pipeline = build_pipeline(engine, clock, {})
+    for event in events[:2]:
+        job = make_job(event, user_id="ana")
+        await PipelineStore(engine, app_id).events.accept([event], [job])
+        assert await drain(pipeline) == 1
+        (made,) = await list_inbox(engine, app_id, "ana", unread=True, limit=10)
+        assert (made.event_id, made.count) == (event.id, 1)
+        delete = DELETE.step(app_id=app_id, user_id="ana", id=made.id)
+        await engine.write(Unit("ana", (delete,), app_id))
 
 
 async def test_a_node_whose_leases_have_expired_changes_nothing(

@@ -16,6 +16,9 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 
 SLOW_S = 1.0
+# Enough to connect and send on a machine that is busy.
+BRIEFLY_S = 2.0
+LONG_S = 30.0
 HALF_REPLY_S = 0.2
 PROMISED = b"x" * 100
 SHUTDOWN = b'{"reason":"Shutdown"}'  # as Apple adds it to a GOAWAY
@@ -53,6 +56,11 @@ class Fault(Enum):
     SLOW = auto()  # the reply comes at a byte a second
     GARBAGE = auto()  # the reply is of no protocol
     ENDLESS = auto()  # the body of the reply never ends
+
+    @property
+    def wait_s(self) -> float:
+        """How long a client should wait: briefly where waiting is all that ends it."""
+        return BRIEFLY_S if self in (Fault.SILENCE, Fault.SLOW) else LONG_S
 
 
 @dataclass

@@ -387,8 +387,9 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlierNotification(msgspec.Struct, frozen=True, kw_only=True):
-    """The notification that holds a dedupe key."""
+    """The notification that holds a dedupe key; one that was deleted stands in nobody's way."""
 
     notification_id: str
     count: int
     is_unread: bool
+    is_deleted: bool = False

@@ -35,12 +35,11 @@ from clarion.events.model import Content
 from tests.factories import MINUTE, NOW, FixedClock
 from tests.outgoing import make_context, make_outgoing, open_http, open_sender
 from tests.peers.authority import Authority
-from tests.peers.http2 import Fault, Http2Peer, Reply, Request
+from tests.peers.http2 import BRIEFLY_S, Fault, Http2Peer, Reply, Request
 
 DEVICE = "ab" * 32
 TEAM = "TEAM000001"
 SETTINGS: dict[str, object] = {"team_id": TEAM, "key_id": "KEY0000001", "topic": "com.example.app"}
-SHORT_S = 1.0
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 
 
@@ -319,7 +318,7 @@ async def test_what_was_handed_over_and_not_answered_is_unknown(
     opens: Opener, apple: Http2Peer, fault: Fault
 ) -> None:
     apple.faults.append(fault)
-    async with opens(apple.url, timeout_s=SHORT_S) as sender:
+    async with opens(apple.url, timeout_s=fault.wait_s) as sender:
         found = await sender.send(make_outgoing(DEVICE))
         assert (type(found), found.error_code) == (Unknown, "no_answer")
         assert len(apple.requests) == 1
@@ -336,7 +335,7 @@ async def test_of_an_answer_that_breaks_off_the_status_counts(
     opens: Opener, apple: Http2Peer, fault: Fault
 ) -> None:
     apple.faults.append(fault)
-    assert isinstance(await send(opens, apple, timeout_s=SHORT_S), Delivered)
+    assert isinstance(await send(opens, apple, timeout_s=fault.wait_s), Delivered)
     assert len(apple.requests) == 1
 
 
@@ -347,14 +346,14 @@ async def test_a_refusal_that_breaks_off_is_retried(
 ) -> None:
     apple.faults.append(fault)
     apple.broken_status = status
-    assert isinstance(await send(opens, apple, timeout_s=SHORT_S), Retry)
+    assert isinstance(await send(opens, apple, timeout_s=fault.wait_s), Retry)
 
 
 async def test_a_message_that_hangs_does_not_hold_up_the_others(
     opens: Opener, apple: Http2Peer
 ) -> None:
     apple.faults += [Fault.SILENCE, Fault.SILENCE]
-    async with opens(apple.url, timeout_s=SHORT_S) as sender:
+    async with opens(apple.url, timeout_s=BRIEFLY_S) as sender:
         hanging = [asyncio.create_task(sender.send(make_outgoing(DEVICE))) for _ in range(2)]
         while len(apple.requests) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -390,7 +389,7 @@ async def test_if_every_connection_refuses_nothing_was_handed_over(
     opens: Opener, apple: Http2Peer, fault: Fault
 ) -> None:
     apple.always = fault
-    assert isinstance(await send(opens, apple, timeout_s=SHORT_S), Retry)
+    assert isinstance(await send(opens, apple, timeout_s=fault.wait_s), Retry)
 
 
 async def test_without_a_server_nothing_was_handed_over(opens: Opener) -> None:
@@ -404,7 +403,7 @@ async def test_without_a_server_nothing_was_handed_over(opens: Opener) -> None:
 async def test_a_server_that_does_not_greet_was_handed_nothing(opens: Opener) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        async with opens(f"https://127.0.0.1:{port}", timeout_s=SHORT_S) as sender:
+        async with opens(f"https://127.0.0.1:{port}", timeout_s=BRIEFLY_S) as sender:
             found = await sender.send(make_outgoing(DEVICE))
     assert (type(found), found.error_code) == (Retry, "not_connected")
 

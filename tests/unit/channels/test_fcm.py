@@ -43,11 +43,10 @@ from tests.peers.fcm import (
     refuse,
     refuse_token,
 )
-from tests.peers.http2 import Fault, Http2Peer, Reply, Request
+from tests.peers.http2 import BRIEFLY_S, LONG_S, Fault, Http2Peer, Reply, Request
 from tests.stopwatch import count_units
 
 DEVICE = "cKq:APA91bH_device-token"
-SHORT_S = 1.0
 KEY = make_key()
 OTHER_KEY = make_key()
 SMALL_KEY = rsa.generate_private_key(65537, 1024)  # noqa: S505
@@ -201,7 +200,7 @@ async def test_whoever_is_cancelled_leaves_the_exchange_to_the_others(
     opens: Opener, google: FcmPeer
 ) -> None:
     google.http.faults.append(Fault.SILENCE)
-    async with opens(google, timeout_s=SHORT_S) as sender:
+    async with opens(google, timeout_s=BRIEFLY_S) as sender:
         first = asyncio.create_task(sender.send(make_outgoing(DEVICE)))
         second = asyncio.create_task(sender.send(make_outgoing(DEVICE)))
         while not google.http.requests:  # noqa: ASYNC110
@@ -345,7 +344,8 @@ async def test_without_an_access_token_nothing_is_sent(
     after_s: float | None,
 ) -> None:
     google.http.faults.append(given)
-    async with opens(google, timeout_s=SHORT_S) as sender:
+    wait_s = given.wait_s if isinstance(given, Fault) else LONG_S
+    async with opens(google, timeout_s=wait_s) as sender:
         found = await sender.send(make_outgoing(DEVICE))
         assert (type(found), found.error_code) == (outcome, code)
         assert getattr(found, "after_s", None) == after_s
@@ -382,7 +382,7 @@ async def test_the_stand_in_refuses_who_does_not_sign_right(
 
 async def send_after_token(opens: Opener, peer: FcmPeer, fault: Fault) -> Outcome:
     """Send a message that the fault happens to, with a token that is there already."""
-    async with opens(peer, timeout_s=SHORT_S) as sender:
+    async with opens(peer, timeout_s=fault.wait_s) as sender:
         assert isinstance(await sender.send(make_outgoing(DEVICE)), Delivered)
         peer.http.faults.append(fault)
         outcome: Outcome = await sender.send(make_outgoing(DEVICE))
@@ -420,7 +420,7 @@ async def test_without_a_server_nothing_was_handed_over(opens: Opener, google: F
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         url = f"https://127.0.0.1:{port}"
-        found = await send(opens, google, base_url=url, timeout_s=SHORT_S)
+        found = await send(opens, google, base_url=url, timeout_s=BRIEFLY_S)
         assert isinstance(found, Retry)
         assert found.error_code == "not_connected"
     for changes in ({"base_url": url}, {"account": {"token_uri": f"{url}/token"}}):

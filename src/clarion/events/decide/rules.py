@@ -76,7 +76,7 @@ def check_devices(case: Case, channel: Channel) -> Verdict | None:
 
 def check_repeat(case: Case, _channel: Channel) -> Verdict | None:
     """Does an earlier notification hold the same dedupe key?"""
-    if case.type.dedupe is None or case.earlier is None:
+    if case.type.dedupe is None or case.earlier is None or case.earlier.is_deleted:
         return None
     if case.type.dedupe.mode is DedupeMode.DROP:
         return Drop(ReasonCode.DUPLICATE)

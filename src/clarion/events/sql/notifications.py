@@ -21,9 +21,10 @@ _NEWEST = "g"
 
 SELECT_EARLIER = statement(
     "select_earlier_notifications",
-    """SELECT d.id, n.id, n.count, CASE WHEN n.is_shown = 1 AND n.read_at IS NULL
-    AND n.dismissed_at IS NULL THEN 1 ELSE 0 END
-    FROM dedupes d JOIN notifications n
+    """SELECT d.id, d.notification_id, COALESCE(n.count, 0),
+    CASE WHEN n.is_shown = 1 AND n.read_at IS NULL AND n.dismissed_at IS NULL THEN 1 ELSE 0 END,
+    CASE WHEN n.id IS NULL THEN 1 ELSE 0 END
+    FROM dedupes d LEFT JOIN notifications n
     ON n.app_id = d.app_id AND n.user_id = d.user_id AND n.id = d.notification_id
     WHERE d.app_id = :app_id AND d.expires_at > :now
     AND d.id IN (SELECT key FROM json_each(:ids))""",
@@ -84,8 +85,13 @@ class SqlNotificationReader:
     ) -> dict[str, EarlierNotification]:
         rows = await self._engine.fetch(SELECT_EARLIER, app_id=app_id, ids=keys_of(ids), now=now)
         return {
-            key: EarlierNotification(notification_id=found, count=count, is_unread=bool(is_unread))
-            for key, found, count, is_unread in rows
+            key: EarlierNotification(
+                notification_id=holder,
+                count=count,
+                is_unread=bool(is_unread),
+                is_deleted=bool(is_deleted),
+            )
+            for key, holder, count, is_unread, is_deleted in rows
         }
 
     async def find_limit_counts(self, app_id: str, ids: Iterable[str]) -> dict[str, int]:

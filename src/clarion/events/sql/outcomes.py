@@ -35,16 +35,13 @@ COUNT_DECIDED = statement(
     WHEN remaining = 1 THEN :status ELSE 'processing' END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled' RETURNING id""",
 )
-# A key may outlive its notification, which then stands in nobody's way.
 CLAIM_DEDUPE_KEY = statement(
     "claim_dedupe_key",
     """INSERT INTO dedupes (app_id, id, user_id, notification_id, expires_at)
     VALUES (:app_id, :id, :user_id, :notification_id, :expires_at)
     ON CONFLICT (app_id, id) DO UPDATE SET
     notification_id = excluded.notification_id, expires_at = excluded.expires_at
-    WHERE dedupes.expires_at <= :now OR dedupes.notification_id = :expected_holder
-    OR NOT EXISTS (SELECT 1 FROM notifications n WHERE n.app_id = dedupes.app_id
-      AND n.user_id = dedupes.user_id AND n.id = dedupes.notification_id) RETURNING id""",
+    WHERE dedupes.expires_at <= :now OR dedupes.notification_id = :expected_holder RETURNING id""",
 )
 CLAIM_LIMIT = statement(
     "claim_limit",

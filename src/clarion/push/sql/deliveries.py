@@ -28,7 +28,7 @@ CONFIRM_ATTEMPT = statement(
 )
 _OF_NOTIFICATION = f"notification_id = :notification_id AND channel = '{PUSH}' AND status = 'sent'"
 _IS_LAST = f"""NOT EXISTS (SELECT 1 FROM jobs
-    WHERE jobs.id = deliveries.notification_id || '/{PUSH}')
+    WHERE jobs.app_id = deliveries.app_id AND jobs.id = deliveries.notification_id || '/{PUSH}')
     AND NOT EXISTS (SELECT 1 FROM attempts
     WHERE attempts.notification_id = deliveries.notification_id AND attempts.channel = '{PUSH}'
     AND attempts.status IN ('sent', 'delivered') AND attempts.provider <> '{GATEWAY}')"""

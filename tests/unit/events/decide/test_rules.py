@@ -24,6 +24,7 @@ ALWAYS = (True,) * 24
 UNREAD, READ = (
     EarlierNotification(notification_id="n1", count=1, is_unread=each) for each in (True, False)
 )
+DELETED = replace(READ, is_deleted=True)
 
 
 def make_case(**changes: Any) -> Case:
@@ -152,6 +153,7 @@ def test_of_two_rules_the_first_decides(first: int) -> None:
         {"of": {"dedupe": Dedupe(window_s=9)}},
         {"earlier": UNREAD},
         {"of": {"dedupe": Dedupe(window_s=9, mode=DedupeMode.AGGREGATE)}, "earlier": READ},
+        {"of": {"dedupe": Dedupe(window_s=9)}, "earlier": DELETED},
         {"limits": (Limit("l", 2, Overflow.DROP, 1),)},
         {"limits": (Limit("l", 2, Overflow.DROP, 1), Limit("m", 9, Overflow.WAIT, 8))},
         {"now": MORNING},
