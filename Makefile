@@ -29,7 +29,7 @@ install: ## Install Clarion into .venv
 run: ## Install, set up and start Clarion (DATA=folder, default: data)
 	$(SETUP) runtime
 	@$(VENV)/clarion init --data "$(DATA)" --if-needed --greet
-	@exec $(VENV)/clarion serve --data "$(DATA)"
+	@exec $(VENV)/clarion serve --data "$(DATA)" --demo on
 
 # A path is run whole, whatever the lanes of its tests are.
 test: ## Run the tests (TESTS=path, ARGS="more pytest options")

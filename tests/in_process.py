@@ -17,7 +17,7 @@ from clarion.supervisor import Supervisor
 
 @asynccontextmanager
 async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
-    settings, supervisor = load({"data": str(folder)}), Supervisor()
+    settings, supervisor = load({"data": str(folder), "demo": "on"}), Supervisor()
     async with open_stores(settings) as stores:
         services = Services(settings, stores, supervisor, NoBus(is_alone=True))
         health = Health(

@@ -148,7 +148,8 @@ class Server:
         """Return what tells other nodes: on SQLite there are none but processes of our own."""
         is_alone = sqlite_path(self._settings.database_url) is not None
         if redis and not is_alone:
-            bus = RedisBus(redis, stores.clock, name=self._settings.server_id)
+            name, node_id = self._settings.server_id, stores.node_id or ""
+            bus = RedisBus(redis, stores.clock, name=name, node_id=node_id)
             stack.push_async_callback(bus.close)
             return bus
         return self._member.bus if self._member else NoBus(is_alone=is_alone)
@@ -303,6 +304,7 @@ def _start_redis(supervisor: Supervisor, services: Services, redis: RedisBreaker
         services.circuits.watch(redis.list_circuits)
         supervisor.start("redis_probe", redis.run)
     if isinstance(services.bus, RedisBus):
+        services.bus.list_living = lambda: {x.id: x.name for x in services.membership.nodes}
         services.metrics.watch_bus(services.bus)
         for name, loop in services.bus.loops.items():
             supervisor.start(name, loop)

@@ -13,6 +13,7 @@ from clarion.http import docs, static_files
 from clarion.http.asgi import FastRoute
 from clarion.http.front import Front, Rest
 from clarion.http.health import Health
+from clarion.http.strangers import Peers
 from clarion.inbox.endpoint import InboxEndpoint
 from clarion.inbox.streams import Streams
 from clarion.nodes.memory import MemoryLimits
@@ -74,7 +75,7 @@ def _list_demo_routes(
     settings: Settings, stores: Stores, services: Services
 ) -> tuple[FastRoute, ...]:
     """Return the page `/demo`: for one machine, not for several nodes."""
-    if sqlite_path(settings.database_url) is None:
+    if settings.demo != "on" or sqlite_path(settings.database_url) is None:
         return ()
     page = DemoPage(
         apps=stores.apps,
@@ -82,6 +83,7 @@ def _list_demo_routes(
         sign=UserTokenSigner(stores.user_keys, stores.vault, stores.clock).sign,
         send=partial(send_event, services.pipeline.intake),
         clock=stores.clock,
+        peers=Peers.of(settings),
     )
     return page.routes
 

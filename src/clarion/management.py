@@ -37,6 +37,7 @@ from clarion.http.auditing import AuditedFramework
 from clarion.http.front import Rest
 from clarion.http.openapi import Tag
 from clarion.http.router import build
+from clarion.http.strangers import Peers
 from clarion.inbox import api as inbox_api
 from clarion.nodes.port import Limits
 from clarion.people.api import follows as follows_api
@@ -128,7 +129,7 @@ def build_management(
     routes, tags = _list_routes(services)
     framework = build(routes, {**vars(stores), **vars(services), **more}, fast_routes)
     audited = AuditedFramework(
-        framework, stores.audit_log, ACTIONS, limits, stores.clock, settings.trusted_proxies
+        framework, stores.audit_log, ACTIONS, limits, stores.clock, Peers.of(settings)
     )
     dashboard = Dashboard(
         pages=PAGES,

@@ -130,8 +130,15 @@ class Settings:
         "local",
         "public off",
         "WHO",
-        "Who can read /metrics, /docs and /openapi.json: local (from this machine, and not through "
-        "a proxy), public or off. Others get 404.",
+        "Who can read /metrics, /docs and /openapi.json: local (from this machine over --listen, "
+        "if that is a loopback address, and not through a proxy), public or off. Others get 404.",
+    )
+    demo: str = _choice(
+        "off",
+        "on",
+        "WHETHER",
+        "on: the page /demo, on which two users of the demo app notify each other, for this "
+        "machine alone. With SQLite.",
     )
     clock: str = _choice(
         "system",
@@ -192,8 +199,9 @@ class Settings:
         "",
         parse.networks,
         "LIST",
-        "Networks of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed when "
-        "administrators sign in, separated by commas. Empty: none.",
+        "Networks of proxies, separated by commas. Over --listen, their X-Forwarded-For and "
+        "X-Forwarded-Proto are believed; over --tls-listen they are TCP proxies, and addresses of "
+        "clients are unknown. Empty: none.",
     )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."

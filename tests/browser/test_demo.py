@@ -14,7 +14,7 @@ from tests.e2e.installation import Installation
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    installation = Installation(tmp_path_factory.mktemp("server"))
+    installation = Installation(tmp_path_factory.mktemp("server"), demo="on")
     first = installation.initialise()
     with installation:
         yield Server(installation, first)

@@ -48,6 +48,7 @@ async def joined_redis(
     probe_every_s: float = 0.1,
     beat_every_s: float = 20.0,
     silent_s: float = 5.0,
+    node_id: str = "",
     gone_s: float = 60.0,
 ) -> AsyncIterator[RedisBus]:
     """A node on Redis, from when it hears."""
@@ -56,6 +57,7 @@ async def joined_redis(
         breaker,
         clock,
         name="node",
+        node_id=node_id,
         probe_every_s=probe_every_s,
         beat_every_s=beat_every_s,
         silent_s=silent_s,

@@ -181,7 +181,7 @@ def server(
 ) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     build = Cluster if constellation.is_cluster else Installation
-    installation = build(folder, max_header_bytes="8192", **constellation)
+    installation = build(folder, max_header_bytes="8192", demo="on", **constellation)
     first = installation.initialise()
     with installation:
         yield Server(installation, first)

@@ -109,7 +109,7 @@ def clarion(dist: Path) -> Path:
 
 @pytest.fixture
 def installation(clarion: Path, tmp_path: Path) -> Installation:
-    made = Installation(tmp_path)
+    made = Installation(tmp_path, demo="on")
     # In place of the Python of the tests and `-m clarion`.
     made.under = ["sh", "-c", f'cd /; shift 3; exec "{clarion}" "$@"', "sh"]
     return made

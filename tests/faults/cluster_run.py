@@ -66,6 +66,7 @@ class ClusterRun:
     app: App
     installation: Installation
     device_ids: list[str]
+    spare_id: str  # of the device that takes no part in the load
     devices: ChaosDevices
     senders: Senders
     provider: Provider
@@ -201,7 +202,7 @@ async def _prepare(
     chance = random.Random(SEED)
     installation = Installation.read(cluster.data, url)
     # One more than take part in the load, for what a test does with it.
-    device_ids = (await installation.add_devices(SIZES.cluster_devices + 1))[:-1]
+    *device_ids, spare_id = await installation.add_devices(SIZES.cluster_devices + 1)
     app = App(cluster.port, first["app"]["api_key"])
     await set_up(app)
     await start_journal(url)
@@ -214,6 +215,7 @@ async def _prepare(
         app=app,
         installation=installation,
         device_ids=device_ids,
+        spare_id=spare_id,
         devices=devices,
         senders=Senders(app, plan_forever(chance)),
         provider=Provider(cluster.port, installation.push_headers(), pushes),

@@ -60,6 +60,17 @@ class CrossNode:
             await arrived.wait()
         return time.monotonic() - began
 
+    async def delete(self, device_id: str, headers: tuple[tuple[str, str], ...]) -> float:
+        """Delete the device, and return the seconds until its connection is closed."""
+        began = time.monotonic()
+        async with Connection(self._sender.port, self._sender.host) as connection:
+            path = f"/v1/devices/{device_id}"
+            answer = await connection.ask("DELETE", path, dict(headers))
+        assert answer.status == 204, answer
+        async with asyncio.timeout(POLL_LIMIT_S):
+            await self._closed.wait()
+        return time.monotonic() - began
+
     def list_missed(self) -> list[int]:
         """Return which of the pushes have not arrived."""
         return [number for number, arrived in self._arrived.items() if not arrived.is_set()]

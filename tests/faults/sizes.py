@@ -54,6 +54,7 @@ class SIZES:
     stops = (4, 4, 100)[COLUMN]  # of a node by SIGTERM
     pauses = (2, 2, 200)[COLUMN]
     cluster_rounds = (1, 1, 20)[COLUMN]  # how often each fault is made
+    cut_off_s = (70.0, 70.0, 300.0)[COLUMN]  # longer than a node's number is kept in Redis
     cluster_fault_s = (2.0, 2.0, 20.0)[COLUMN]  # how long a fault lasts
     lock_s = (3.0, 3.0, 30.0)[COLUMN]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.links import POSTGRES, REDIS, SERVERS, Links, has_namespaces, open_links
 from tests.conftest import IS_NIGHT
 from tests.faults.cluster_run import CONVERGED_S, run_cluster
-from tests.faults.cross_node import crossing, time_normal
+from tests.faults.cross_node import POLL_LIMIT_S, crossing, time_normal
 from tests.faults.sizes import SIZES
 from tests.lanes import is_measured
 from tests.servers import PostgresServer, RedisServer
@@ -17,6 +17,8 @@ from tests.servers import PostgresServer, RedisServer
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 
 FLAPS = 5
+# From when a node is cut off from Redis alone, the others find what it changes in the store.
+FOUND_S = 5.0
 Partition = Callable[[Links], Awaitable[None]]
 
 
@@ -114,3 +116,28 @@ async def test_without_a_look_after_the_gap_a_push_is_lost(
         missed = cross.list_missed()
     figures(f"T16, control without a look after the gap: {len(missed)} push lost")
     assert len(missed) == 1
+
+
+async def test_what_a_node_changes_without_redis_is_found_however_long_that_lasts(
+    tmp_path: Path,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    figures: Callable[[str], None],
+) -> None:
+    urls = {POSTGRES: postgres.url, REDIS: redis.url}
+    async with (
+        open_links(urls, in_namespaces=False) as links,
+        run_cluster(tmp_path, postgres, redis, links=links) as run,
+        crossing(run) as cross,
+    ):
+        await time_normal(cross)
+        links.interrupt(0, REDIS)
+        first_s = await cross.push(POLL_LIMIT_S)
+        await asyncio.sleep(SIZES.cut_off_s)
+        pushed_s = await cross.push(POLL_LIMIT_S)
+        deleted_s = await cross.delete(run.spare_id, run.installation.api_headers())
+    figures(
+        f"T16 cut off from Redis alone: a push crossed in {first_s:.1f} s at first and in "
+        f"{pushed_s:.1f} s after {SIZES.cut_off_s:.0f} s, a deletion in {deleted_s:.1f} s"
+    )
+    assert max(pushed_s, deleted_s) <= FOUND_S or not is_measured()

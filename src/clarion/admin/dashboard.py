@@ -32,7 +32,7 @@ from clarion.errors import (
 )
 from clarion.http import problems
 from clarion.http.asgi import FastRoute, Request, Response, Streamed, identity_of
-from clarion.http.strangers import is_local
+from clarion.http.strangers import Peers
 from clarion.http.visitors import (
     SESSION_COOKIE,
     check_same_site,
@@ -95,7 +95,7 @@ class Dashboard:
         self._check_visitor = check_visitor
         self._limits = limits
         self._clock = clock
-        self._proxies = settings.trusted_proxies
+        self._peers = Peers.of(settings)
         self._per_minute = settings.admin_requests_per_minute
         self._assets = Assets()
         self._renderer = Renderer(self._assets)
@@ -110,12 +110,12 @@ class Dashboard:
         path = request.scope["path"]
         if path.startswith(ASSETS):
             return self._answer_asset(path)
-        visitor = read_visitor(request.scope, self._proxies)
+        visitor = read_visitor(request.scope, self._peers)
         request.scope["clarion.visitor"] = visitor
         answer = await self._answer_page(request, visitor)
         named = {name for name, _ in answer.headers}
         more = [each for each in _HEADERS if each[0] not in named]
-        if visitor.is_secure and not is_local(request.scope):
+        if visitor.is_secure and not self._peers.is_local(request.scope):
             more.append(_HSTS)
         return answer._replace(headers=(*answer.headers, *more))
 
@@ -153,7 +153,8 @@ class Dashboard:
         if page.needs is Open.STRANGERS:
             if page.method == _CHANGES:
                 check_same_site(request.scope)
-                await self._count(f"sign_in:{_address_of(request)}", _SIGN_INS_PER_MINUTE)
+                if address := _address_of(request):  # otherwise by account alone
+                    await self._count(f"sign_in:{address}", _SIGN_INS_PER_MINUTE)
             return self._begin(request, found.parts, form)
         credential = self._read_credential(request, found, form)
         is_use = _POLL not in request.headers
@@ -167,7 +168,7 @@ class Dashboard:
         self, request: Request, found: Found, form: dict[str, list[str]]
     ) -> AdminCredential:
         token = form.get("csrf_token", [None])[-1]
-        credential = read_credential(request.scope, None, self._proxies, csrf_token=token)
+        credential = read_credential(request.scope, None, self._peers, csrf_token=token)
         if credential is None:
             raise Unauthenticated("Sign in first.")
         return replace(credential, app_id=found.parts.get("app_id"))

@@ -1,6 +1,6 @@
 """The page `/demo`: two users of the demo app in one window, each with a bell.
 
-It answers requests from this machine alone, for the demo app alone.
+It is there with `--demo`, answers requests from this machine alone, and is for the demo app alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clarion.http.asgi import Endpoint, FastRoute, Request, Response, Streamed, 
 from clarion.http.bodies import Body
 from clarion.http.decoding import decode
 from clarion.http.static_files import constant, read, serve
-from clarion.http.strangers import is_local
+from clarion.http.strangers import Peers
 from clarion.people.model import User
 from clarion.people.port import Users
 
@@ -80,12 +80,15 @@ _ACT = msgspec.json.Decoder(_Act)
 class DemoPage:
     """Serves the page, signs tokens for its two users, and sends their events."""
 
-    def __init__(self, *, apps: Apps, users: Users, sign: Sign, send: Send, clock: Clock) -> None:
+    def __init__(
+        self, *, apps: Apps, users: Users, sign: Sign, send: Send, clock: Clock, peers: Peers
+    ) -> None:
         self._apps = apps
         self._users = users
         self._sign = sign
         self._send = send
         self._clock = clock
+        self._peers = peers
 
     @property
     def routes(self) -> tuple[FastRoute, ...]:
@@ -97,7 +100,17 @@ class DemoPage:
             FastRoute("POST", f"{PATH}/token", self._sign_in),
             FastRoute("POST", f"{PATH}/events", self._act),
         )
-        return tuple(route._replace(endpoint=_for_this_machine(route.endpoint)) for route in routes)
+        return tuple(
+            each._replace(endpoint=self._for_this_machine(each.endpoint)) for each in routes
+        )
+
+    def _for_this_machine(self, endpoint: Endpoint) -> Endpoint:
+        async def answer(request: Request) -> Response | Streamed:
+            if not self._peers.is_local(request.scope):
+                raise NotFound
+            return await endpoint(request)
+
+        return answer
 
     async def _sign_in(self, request: Request) -> Response:
         """Create the user if need be, and return a token."""
@@ -141,12 +154,3 @@ def _describe(act: _Act) -> dict[str, object]:
         # Likes of the same post become one notification with a count.
         "dedupe_key": "like:lisbon" if act.type == "POST_LIKE" else None,
     }
-
-
-def _for_this_machine(endpoint: Endpoint) -> Endpoint:
-    async def answer(request: Request) -> Response | Streamed:
-        if not is_local(request.scope):
-            raise NotFound
-        return await endpoint(request)
-
-    return answer

@@ -10,6 +10,7 @@ from clarion.access.port import Authenticators
 from clarion.errors import RequestError, ServiceError
 from clarion.http.asgi import Headers, Request, find_query
 from clarion.http.quotas import RequestQuotas
+from clarion.http.strangers import Peers
 from clarion.http.visitors import check_same_site, is_admin_key, read_credential, read_visitor
 from clarion.settings import Settings
 
@@ -27,7 +28,7 @@ class Admission:
     ) -> None:
         self._callers, self._administrators = authenticators
         self._quotas = quotas
-        self._proxies = settings.trusted_proxies
+        self._peers = Peers.of(settings)
         self.ticket_paths: frozenset[str] = frozenset()  # take `?ticket=` in place of a header
 
     async def admit(self, request: Request, extra: Headers) -> Caller | None:
@@ -37,7 +38,7 @@ class Admission:
         """
         scope = request.scope
         if scope["path"].startswith("/v1/admin/"):
-            scope["clarion.visitor"] = read_visitor(scope, self._proxies)
+            scope["clarion.visitor"] = read_visitor(scope, self._peers)
             if scope["method"] == "POST" and scope["path"].removesuffix("/") in _SIGN_IN:
                 check_same_site(scope)
                 await self._quotas.count_sign_in(scope["clarion.visitor"].address, extra)
@@ -55,7 +56,7 @@ class Admission:
             ticket = find_query(scope, "ticket")
             if ticket is not None:
                 return await self._callers.redeem(ticket)
-        request.credential = read_credential(scope, authorization, self._proxies)
+        request.credential = read_credential(scope, authorization, self._peers)
         if request.credential is None:
             return await self._callers.identify(None)
         return await self._administrators.identify(request.credential)

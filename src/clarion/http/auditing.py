@@ -14,7 +14,8 @@ from clarion.audit.port import AuditLog, Recording
 from clarion.clock import Clock
 from clarion.errors import ClarionError
 from clarion.http.asgi import Message, Receive, Scope, Send, identity_of
-from clarion.http.visitors import Networks, read_visitor
+from clarion.http.strangers import Peers
+from clarion.http.visitors import read_visitor
 from clarion.nodes.port import Limits
 from clarion.telemetry.logs import get_logger
 
@@ -54,7 +55,7 @@ class AuditedFramework:
     actions: Mapping[str, str | None]
     limits: Limits
     clock: Clock
-    proxies: Networks = ()
+    peers: Peers
 
     @property
     def routes(self) -> Sequence[Any]:
@@ -123,7 +124,7 @@ class AuditedFramework:
             app_id=app_id or (caller and caller.app_id) or "",
             user_id=given.pop("user_id", None),
             target=given,
-            address=read_visitor(scope, self.proxies).address,
+            address=read_visitor(scope, self.peers).address,
             request_id=scope[REQUEST_ID],
         )
 

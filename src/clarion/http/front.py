@@ -50,7 +50,7 @@ from clarion.http.path_templates import PathTemplates
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import Sender
-from clarion.http.strangers import check_head, is_local
+from clarion.http.strangers import Peers, check_head
 from clarion.nodes.port import Limits
 from clarion.settings import Settings
 from clarion.telemetry import logs
@@ -122,6 +122,7 @@ class Front:
         self._clock = clock
         self._metrics = metrics
         self._settings = settings
+        self._peers = Peers.of(settings)
         self._body_limit = settings.max_body_bytes
         self._log_requests = settings.log_requests
         self.connections = watch(settings)
@@ -234,7 +235,7 @@ class Front:
 
     def _trusts(self, scope: Scope) -> bool:
         readers = self._settings.metrics_and_docs
-        return readers == "public" or (readers == "local" and is_local(scope))
+        return readers == "public" or (readers == "local" and self._peers.is_local(scope))
 
     async def _answer_caller(
         self, request: Request, sender: Sender, extra: Headers

@@ -33,6 +33,10 @@ class RequestQuotas:
         await self._take(caller, self._find(caller), extra)
 
     async def count_sign_in(self, address: str, extra: Headers) -> None:
+        """Count an attempt by its address; those of unknown ones are counted by account alone."""
+        if not address:
+            extra.append((b"cache-control", b"no-store"))
+            return
         await self._take(None, (Quota(f"sign_in:{address}", _SIGN_INS_PER_MINUTE),), extra)
 
     async def _take(self, caller: Caller | None, quotas: tuple[Quota, ...], extra: Headers) -> None:

@@ -1,15 +1,24 @@
-"""Which requests come from this machine itself, and which are too ambiguous to be answered."""
+"""Who connects: a process of this machine, a proxy of ours, or anybody.
+
+Nobody becomes local, or gets another address, by what they send. A proxy on this machine makes
+every request come from it: what it adds can only show that a request is not local. A request that
+a proxy may understand in another way than we do is refused.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network
+from typing import NamedTuple
 
 from clarion.errors import MalformedRequest
 from clarion.http.asgi import Scope
+from clarion.settings import Settings
 
-# What proxies add. A proxy on this machine makes every request come from it.
+Networks = Sequence[IPv4Network | IPv6Network]
+
 _FORWARDED = frozenset(
     {b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"forwarded", b"via"}
     | {b"x-real-ip"}
@@ -17,17 +26,50 @@ _FORWARDED = frozenset(
 _HTTP_2 = "2"
 
 
-def is_local(scope: Scope) -> bool:
-    """Whether a request was sent on this machine to this machine, and not through a proxy.
+class Peers(NamedTuple):
+    """What is known of those who connect, by the settings."""
 
-    A proxy is known by the headers it adds, by the name of the host that it was asked for, and by
-    HTTP/1.0, which nginx speaks if it is configured to add nothing.
-    """
-    if scope["http_version"] == "1" or not is_loopback(str(scope["client"][0])):
-        return False
-    names = {name for name, _ in scope["headers"]}
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    return names.isdisjoint(_FORWARDED) and all(map(_names_loopback, hosts))
+    proxies: Networks = ()
+    # The plain listener can be reached from this machine alone.
+    are_on_this_machine: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> Peers:
+        host = settings.listen.host
+        return cls(settings.trusted_proxies, host == "localhost" or is_loopback(host))
+
+    def is_local(self, scope: Scope) -> bool:
+        """Whether a request was sent on this machine to this machine, and not through a proxy.
+
+        Behind the listener with TLS there may be a TCP proxy, which shows nothing of itself. Others
+        are known by the settings, by the headers they add, by the name of the host that they were
+        asked for, and by HTTP/1.0, which nginx speaks if it is configured to add nothing.
+        """
+        peer = normalise(str(scope["client"][0]))
+        if not self.are_on_this_machine or scope["scheme"] != "http" or not is_loopback(peer):
+            return False
+        if scope["http_version"] == "1" or self.is_proxy(peer):
+            return False
+        names = {name for name, _ in scope["headers"]}
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        return names.isdisjoint(_FORWARDED) and all(map(_names_loopback, hosts))
+
+    def is_proxy(self, address: str) -> bool:
+        """Whether an address is that of a proxy of ours."""
+        if not self.proxies or not address:
+            return False
+        found = ipaddress.ip_address(address)
+        return any(found in network for network in self.proxies)
+
+
+def normalise(text: str) -> str:
+    """Return an address in its usual form; IPv4 within IPv6 as IPv4; empty if it is none."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
 
 
 @lru_cache(maxsize=1024)

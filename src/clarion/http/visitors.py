@@ -10,15 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import ipaddress
-from collections.abc import Sequence
-from ipaddress import IPv4Network, IPv6Network
 from urllib.parse import urlsplit
 
 from clarion.access.model import APP_HEADER, AdminCredential, Visitor
 from clarion.errors import CrossSiteRequest
 from clarion.http.asgi import Scope, header
-from clarion.http.strangers import is_local
+from clarion.http.strangers import Peers, normalise
 
 SESSION_COOKIE = "__Host-clarion_session"
 DEVICE_COOKIE = "__Host-clarion_device"
@@ -30,8 +27,6 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _COOKIES_LENGTH = 16_384
 _BEARER = "bearer "
 
-Networks = Sequence[IPv4Network | IPv6Network]
-
 
 def is_admin_key(authorization: str) -> bool:
     """Whether a value of the header `Authorization` is an admin API key."""
@@ -39,7 +34,7 @@ def is_admin_key(authorization: str) -> bool:
 
 
 def read_credential(
-    scope: Scope, authorization: str | None, proxies: Networks, *, csrf_token: str | None = None
+    scope: Scope, authorization: str | None, peers: Peers, *, csrf_token: str | None = None
 ) -> AdminCredential | None:
     """Return the admin API key, or else the session of an administrator; None if there is none.
 
@@ -59,17 +54,24 @@ def read_credential(
         secret=secret,
         is_key=authorization is not None,
         app_id=header(scope, _APP_HEADER),
-        visitor=read_visitor(scope, proxies),
+        visitor=read_visitor(scope, peers),
     )
 
 
-def read_visitor(scope: Scope, proxies: Networks) -> Visitor:
-    """Return where a request comes from; what a proxy of ours says about it is believed."""
+def read_visitor(scope: Scope, peers: Peers) -> Visitor:
+    """Return where a request comes from; what a proxy of ours says about it is believed.
+
+    Not on the listener with TLS: a proxy before it passes on bytes, and the headers are those of
+    the client, whose address is then unknown.
+    """
     peer = normalise(str(scope["client"][0]))
-    is_secure = scope["scheme"] == "https" or is_local(scope)
-    if _is_within(peer, proxies):
-        is_secure = is_secure or header(scope, b"x-forwarded-proto") == "https"
-        peer = _find_client(scope, peer, proxies)
+    is_secure = scope["scheme"] == "https" or peers.is_local(scope)
+    if peers.is_proxy(peer):
+        if scope["scheme"] == "https":
+            peer = ""
+        else:
+            is_secure = header(scope, b"x-forwarded-proto") == "https"
+            peer = _find_client(scope, peer, peers)
     return Visitor(
         address=peer,
         user_agent=header(scope, b"user-agent") or "",
@@ -79,7 +81,7 @@ def read_visitor(scope: Scope, proxies: Networks) -> Visitor:
     )
 
 
-def _find_client(scope: Scope, peer: str, proxies: Networks) -> str:
+def _find_client(scope: Scope, peer: str, peers: Peers) -> str:
     """Return the last address in `X-Forwarded-For` that is no proxy of ours.
 
     What is before it was written by whoever has that address, and may be wrong.
@@ -91,27 +93,10 @@ def _find_client(scope: Scope, peer: str, proxies: Networks) -> str:
         address = normalise(text.strip())
         if not address:
             return peer
-        if not _is_within(address, proxies):
+        if not peers.is_proxy(address):
             return address
         peer = address
     return peer
-
-
-def normalise(text: str) -> str:
-    """Return an address in its usual form; IPv4 within IPv6 as IPv4; empty if it is none."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return ""
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
-
-
-def _is_within(address: str, networks: Networks) -> bool:
-    if not networks or not address:
-        return False
-    found = ipaddress.ip_address(address)
-    return any(found in network for network in networks)
 
 
 def read_cookie(scope: Scope, name: str) -> str | None:

@@ -12,6 +12,7 @@ from clarion.audit.model import AuditResult, Entry
 from clarion.audit.sql import SqlAuditLog
 from clarion.errors import StoreUnavailable
 from clarion.http.auditing import DENIALS_PER_MINUTE, AuditedFramework
+from clarion.http.strangers import Peers
 from clarion.nodes.memory import MemoryLimits
 from clarion.store.statement import Unit
 from tests.factories import FixedClock
@@ -64,7 +65,7 @@ class Recorded:
         error: str | None = None,
     ) -> None:
         framework = Handlers(template, status, error)
-        audited = AuditedFramework(framework, self.log, ACTIONS, self._limits, self._clock)
+        audited = AuditedFramework(framework, self.log, ACTIONS, self._limits, self._clock, Peers())
         scope = {
             "method": method,
             "scheme": "http",

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.errors import CrossSiteRequest
+from clarion.http.strangers import Peers, normalise
 from clarion.http.visitors import (
     DEVICE_COOKIE,
     SESSION_COOKIE,
     check_csrf,
     csrf_token_of,
-    normalise,
     read_cookie,
     read_credential,
     read_visitor,
 )
 
-PROXIES = (ip_network("10.0.0.0/8"),)
+PEERS = Peers((ip_network("10.0.0.0/8"),), are_on_this_machine=True)
 
 
 def make_scope(
@@ -61,13 +61,43 @@ def forwarded(*addresses: str, proto: str = "https") -> list[tuple[str, str]]:
         (make_scope(*forwarded("8.8.8.8, nonsense"), peer="10.0.0.1"), "10.0.0.1", True),
         (make_scope(*forwarded("10.0.0.3"), peer="10.0.0.1"), "10.0.0.3", True),
         (make_scope(peer="10.0.0.1"), "10.0.0.1", False),
+        # A TCP proxy passes on what the client says.
+        (make_scope(*forwarded("8.8.8.8"), peer="10.0.0.1", scheme="https"), "", True),
+        (make_scope(*forwarded("8.8.8.8"), scheme="https"), "192.0.2.7", True),
     ],
 )
 def test_only_trusted_proxies_are_believed(
     scope: dict[str, Any], address: str, *, is_secure: bool
 ) -> None:
-    visitor = read_visitor(scope, PROXIES)
+    visitor = read_visitor(scope, PEERS)
     assert (visitor.address, visitor.is_secure) == (address, is_secure)
+
+
+LOCALHOST = ("Host", "localhost")
+
+
+@pytest.mark.parametrize(
+    ("peers", "scope"),
+    [
+        (Peers(are_on_this_machine=False), make_scope(LOCALHOST, peer="127.0.0.1")),
+        (PEERS, make_scope(LOCALHOST, peer="127.0.0.1", scheme="https")),
+        (PEERS, make_scope(LOCALHOST, peer="192.0.2.7")),
+        (PEERS, make_scope(LOCALHOST, ("Via", "1.1 x"), peer="127.0.0.1")),
+        (PEERS, make_scope(("Host", "localhost.example"), peer="127.0.0.1")),
+        (
+            Peers((ip_network("127.0.0.0/8"),), are_on_this_machine=True),
+            make_scope(LOCALHOST, peer="127.0.0.1"),
+        ),
+        (
+            Peers((ip_network("127.0.0.0/8"),), are_on_this_machine=True),
+            make_scope(LOCALHOST, peer="::ffff:127.0.0.1"),
+        ),
+    ],
+    ids=["open listener", "TLS", "elsewhere", "via", "host", "proxy", "mapped proxy"],
+)
+def test_nobody_is_local_by_what_they_send(peers: Peers, scope: dict[str, Any]) -> None:
+    assert not peers.is_local(scope)
+    assert PEERS.is_local(make_scope(LOCALHOST, peer="127.0.0.1"))
 
 
 @given(st.text())
@@ -118,19 +148,19 @@ def test_safe_methods_need_none(method: str) -> None:
 def test_a_credential_is_a_key_or_else_a_session() -> None:
     cookies = ("Cookie", f"{SESSION_COOKIE}=abc; {DEVICE_COOKIE}=device")
     scope = make_scope(cookies, ("Clarion-App", "shop"))
-    session = read_credential(scope, None, ())
+    session = read_credential(scope, None, Peers())
     assert session is not None
     assert (session.secret, session.is_key, session.app_id) == ("abc", False, "shop")
     assert session.visitor.device == "device"
-    key = read_credential(scope, "Bearer cak_x", ())
+    key = read_credential(scope, "Bearer cak_x", Peers())
     assert key is not None
     assert (key.secret, key.is_key) == ("cak_x", True)
-    assert read_credential(make_scope(), None, ()) is None
-    assert read_credential(scope, "Basic__cak_x", ()) is None
+    assert read_credential(make_scope(), None, Peers()) is None
+    assert read_credential(scope, "Basic__cak_x", Peers()) is None
 
 
 def test_no_secret_is_in_the_repr() -> None:
     cookies = ("Cookie", f"{SESSION_COOKIE}=s3cret; {DEVICE_COOKIE}=d3vice")
-    shown = repr(read_credential(make_scope(cookies), None, ()))
+    shown = repr(read_credential(make_scope(cookies), None, Peers()))
     assert "s3cret" not in shown
     assert "d3vice" not in shown

@@ -32,23 +32,30 @@ _V6_PREFIX = 64
 def sign_in_counters(
     username: str, address: str, device: TrustedDevice | None
 ) -> tuple[Counter, ...]:
-    """Return what an attempt is counted by; names that do not exist are counted alike."""
+    """Return what an attempt is counted by; names that do not exist are counted alike.
+
+    Behind a TCP proxy all addresses are unknown: then nobody is counted with others.
+    """
     account, place = hash_name(username), place_of(address)
     if device is not None:
         return (Counter(f"device:{device.token_hash.hex()}", PER_DEVICE),)
+    everywhere = Counter(f"account:{account}", PER_ACCOUNT)
+    if not place:
+        return (everywhere,)
     return (
         Counter(f"account:{account}:{place}", PER_PAIR),
         Counter(f"address:{place}", PER_ADDRESS),
-        Counter(f"account:{account}", PER_ACCOUNT),
+        everywhere,
     )
 
 
 def second_factor_counters(administrator_id: str, address: str) -> tuple[Counter, ...]:
     """Return what a code is counted by. It can be tried by those alone who know the password."""
-    return (
-        Counter(f"second_factor:{administrator_id}:{place_of(address)}", PER_CODE),
-        Counter(f"second_factor:{administrator_id}", PER_CODE_EVERYWHERE),
-    )
+    everywhere = Counter(f"second_factor:{administrator_id}", PER_CODE_EVERYWHERE)
+    if not address:
+        return (everywhere,)
+    here = Counter(f"second_factor:{administrator_id}:{place_of(address)}", PER_CODE)
+    return here, everywhere
 
 
 def confirmation_counters(session_id: str) -> tuple[Counter, ...]:

@@ -71,6 +71,7 @@ class RedisBus:
         clock: Clock,
         *,
         name: str,
+        node_id: str = "",
         probe_every_s: float = PROBE_EVERY_S,
         beat_every_s: float = BEAT_EVERY_S,
         silent_s: float = SILENT_S,
@@ -91,7 +92,11 @@ class RedisBus:
         self.on_replaced = self._receivers.on_replaced
         self._name_channels(self._client.namespace)
         self._presence = Presence(self._client.namespace, self.node)
-        self._members = Members(self._client.namespace, self.node, silent_s=silent_s, gone_s=gone_s)
+        self._members = Members(
+            self._client.namespace, self.node, node_id, silent_s=silent_s, gone_s=gone_s
+        )
+        # Returns the names of the nodes that the store knows, by their ids.
+        self.list_living: Callable[[], Mapping[str, str]] = dict
         # Others may have missed something that this node said, and are to be told so.
         self._was_missed = False
         self._missing: asyncio.TimerHandle | None = None
@@ -531,13 +536,16 @@ class RedisBus:
     async def _note_members(self, numbers: Mapping[bytes, bytes]) -> None:
         """Notice which nodes cannot be heard, and when all can be heard again."""
         before = self._members.silent
-        gone = self._members.note(numbers, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        gone = self._members.note(numbers, now, self.list_living())
         if gone:
             await self._client.run([self._members.remove(*gone)])
-        for node in self._members.silent - before:
-            get_logger().warning("node_silent", node=node, effect="what it changes is not heard")
+        for node_id, node in self._members.silent.items():
+            if node_id not in before:
+                effect = "what it changes is not heard"
+                get_logger().warning("node_silent", node=node, node_id=node_id, effect=effect)
         if before and not self._members.silent:
-            get_logger().info("nodes_heard", nodes=sorted(before))
+            get_logger().info("nodes_heard", nodes=sorted(before.values()))
             self._receivers.miss()
 
     async def _write_presence(self) -> None:

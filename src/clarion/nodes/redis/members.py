@@ -1,6 +1,7 @@
-"""Which other nodes there are, and whether they can be heard: each counts up in one hash.
+"""Which other nodes can be heard: each counts up in one hash.
 
-A node that is cut off from Redis alone goes on changing the store, and the others would not know.
+Which nodes there are, the store knows: one that is cut off from Redis alone goes on changing it.
+As long as one of them is not heard, nobody hears all.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from clarion.nodes.redis.client import slot_of
 from clarion.nodes.redis.link import Command
 
 # A node whose number has not changed for so long is not heard.
-SILENT_S = 5.0
-# After so long it is taken to be dead: it has no presence any more, either.
+SILENT_S = 3.0
+# After so long it is removed from the hash: it has no presence any more, either.
 GONE_S = 60.0
 _LIFE_S = 240
 
@@ -21,22 +22,31 @@ class Members:
     """The other nodes, by what was read of them so far. No clock but our own counts."""
 
     def __init__(
-        self, namespace: str, node: str, *, silent_s: float = SILENT_S, gone_s: float = GONE_S
+        self,
+        namespace: str,
+        node: str,
+        node_id: str,
+        *,
+        silent_s: float = SILENT_S,
+        gone_s: float = GONE_S,
     ) -> None:
+        """`node` is its name on the bus, `node_id` that in the store."""
         self._key = f"{namespace}:nodes"
         self._slot = slot_of(self._key)
         self._node = node
+        self._node_id = node_id
         self._silent_s = silent_s
         self._gone_s = gone_s
-        # By node: its number, and when that was first seen.
+        # By node: its number and id, and when these were first seen.
         self._seen: dict[str, tuple[bytes, float]] = {}
-        self.silent: frozenset[str] = frozenset()
+        # The names of nodes that are there and not heard, by their ids.
+        self.silent: Mapping[str, str] = {}
         self._is_first = True
 
     def count(self, number: int) -> list[tuple[int, Command]]:
         """Return what shows that this node is there, and last what reads the others."""
         return [
-            (self._slot, ("HSET", self._key, self._node, number)),
+            (self._slot, ("HSET", self._key, self._node, f"{number} {self._node_id}")),
             (self._slot, ("EXPIRE", self._key, _LIFE_S)),
             (self._slot, ("HGETALL", self._key)),
         ]
@@ -45,15 +55,15 @@ class Members:
         """Return what removes nodes; without a name, this one."""
         return self._slot, ("HDEL", self._key, *(nodes or (self._node,)))
 
-    def note(self, numbers: Mapping[bytes, bytes], now: float) -> list[str]:
-        """Take what was read, and return the nodes that are gone.
+    def note(self, read: Mapping[bytes, bytes], now: float, living: Mapping[str, str]) -> list[str]:
+        """Take what was read, and which nodes there are; return those to be removed.
 
         At first these are those of the same name: a node that was killed and started anew. One that
         has the name by mistake counts on, and is there again.
         """
-        gone, silent, seen = [], [], {}
+        gone, seen, heard = [], {}, {self._node_id}
         name = self._node.rpartition(".")[0]
-        for field, number in numbers.items():
+        for field, said in read.items():
             node = field.decode()
             if node == self._node:
                 continue
@@ -61,11 +71,11 @@ class Members:
                 gone.append(node)
                 continue
             known = self._seen.get(node)
-            first = known if known and known[0] == number else (number, now)
-            seen[node] = first
+            seen[node] = first = known if known and known[0] == said else (said, now)
             if now - first[1] > self._gone_s:
                 gone.append(node)
-            elif now - first[1] > self._silent_s:
-                silent.append(node)
-        self._seen, self.silent, self._is_first = seen, frozenset(silent), False
+            elif now - first[1] <= self._silent_s:
+                heard.add(said.decode().partition(" ")[2])
+        self.silent = {id_: name for id_, name in living.items() if id_ not in heard}
+        self._seen, self._is_first = seen, False
         return gone
