@@ -1,6 +1,7 @@
 """Whoever comes through a proxy on this machine is a stranger, whatever they send.
 
-A TCP proxy in front of the listener with TLS adds nothing: its clients look as those here do.
+A TCP proxy in front of the listener with TLS adds nothing: its clients look as those here do. In
+front of the plain one is an HTTP proxy, which says who asks.
 """
 
 import http.client
@@ -38,6 +39,7 @@ HEADERS = [
     {"Forwarded": "for=127.0.0.1;host=localhost;proto=https"},
     {"X-Real-IP": "127.0.0.1", "Host": "localhost"},
 ]
+SAID_BY_PROXY = {"X-Forwarded-For": "198.51.100.9", "X-Forwarded-Proto": "http"}
 REFUSED = {400, 401, 403, 404}
 ALLOWED = "203.0.113.0/24"
 # By account alone; by the pair of account and address they would be five.
@@ -49,6 +51,7 @@ class Stranger:
 
     def __init__(self, installation: Installation, *, over_tls: bool) -> None:
         host, limit_s = "127.0.0.1", 60
+        self._added = {} if over_tls else SAID_BY_PROXY
         if over_tls:
             context = ssl.create_default_context(cafile=str(installation.data / "tls/ca.pem"))
             self._connection: http.client.HTTPConnection = http.client.HTTPSConnection(
@@ -64,11 +67,11 @@ class Stranger:
         self._connection.close()
 
     def ask(self, path: str, headers: dict[str, str], body: object = None) -> tuple[int, bytes]:
-        """Send a request with exactly these headers, a POST if it has a body."""
+        """Send a request with these headers, a POST if it has a body."""
         sent = b"" if body is None else json.dumps(body).encode()
         self._connection.putrequest("POST" if sent else "GET", path, skip_host="Host" in headers)
         more = {"Content-Type": "application/json", "Content-Length": str(len(sent))}
-        for name, value in {**headers, **(more if sent else {})}.items():
+        for name, value in {**headers, **self._added, **(more if sent else {})}.items():
             self._connection.putheader(name, value)
         self._connection.endheaders(sent or None)
         answer = self._connection.getresponse()
@@ -122,7 +125,7 @@ def test_nobody_is_within_the_networks_of_administrators_by_a_header(
 
 def test_without_tls_nobody_signs_in(proxied: Installation) -> None:
     with Stranger(proxied, over_tls=False) as stranger:
-        assert {stranger.ask("/admin/sign-in", headers)[0] for headers in HEADERS[:4]} == {403}
+        assert {stranger.ask("/admin/sign-in", headers)[0] for headers in HEADERS} == {403}
 
 
 def test_behind_a_tcp_proxy_failures_are_counted_by_account(tmp_path: Path) -> None:

@@ -41,14 +41,14 @@ class Peers(NamedTuple):
     def is_local(self, scope: Scope) -> bool:
         """Whether a request was sent on this machine to this machine, and not through a proxy.
 
-        Behind the listener with TLS there may be a TCP proxy, which shows nothing of itself. Others
-        are known by the settings, by the headers they add, by the name of the host that they were
-        asked for, and by HTTP/1.0, which nginx speaks if it is configured to add nothing.
+        In front of the listener with TLS there may be a TCP proxy, which shows nothing of itself.
+        Others are known by the headers they add, by the name of the host that they were asked for,
+        and by HTTP/1.0, which nginx speaks if it is configured to add nothing.
         """
         peer = normalise(str(scope["client"][0]))
         if not self.are_on_this_machine or scope["scheme"] != "http" or not is_loopback(peer):
             return False
-        if scope["http_version"] == "1" or self.is_proxy(peer):
+        if scope["http_version"] == "1":
             return False
         names = {name for name, _ in scope["headers"]}
         hosts = [value for name, value in scope["headers"] if name == b"host"]
