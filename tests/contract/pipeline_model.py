@@ -89,9 +89,16 @@ class Item:
             return True
         if self.type.category is Category.SAFETY:
             return False
+        if self.needs_no_more(channel):
+            return True
         user = self.user
         is_off = (self.type.type, channel) in user.off
         return is_off or self.type.category in user.categories_off
+
+    def needs_no_more(self, channel: Channel) -> bool:
+        """Whether it waited for this channel, and was read in the inbox meanwhile."""
+        has_waited = self.states.get(channel) != "queued" or self.attempts > 0
+        return channel is not Channel.IN_APP and has_waited and self.is_shown and not self.is_unread
 
     def wanted(self, now: int, channels: tuple[Channel, ...]) -> list[Channel]:
         """Return the channels that it may go to; on the others it is dropped."""

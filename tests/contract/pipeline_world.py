@@ -26,7 +26,7 @@ from clarion.channels.model import Outcome, OutgoingMessage
 from clarion.channels.port import Sender
 from clarion.channels.stub import StubSender
 from clarion.events.drafts import EventDraft
-from clarion.events.model import Notification
+from clarion.events.model import Delivery, Notification
 from clarion.events.pipeline import Pipeline
 from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -178,6 +178,12 @@ class World:
         self._runner.run(self._users.patch(self.app_id, user.id, _edit(user)))
         self._runner.run(self.pipeline.replan(self.app_id, user.id))
 
+    def define(self, definition: NotificationType) -> None:
+        """Store a type beside those that all worlds have, with a text."""
+        types, templates = SqlTypes(self._engine), SqlTemplates(self._engine)
+        self._runner.run(types.put(self.app_id, definition, START))
+        self._runner.run(templates.put(self.app_id, _make_template(definition.type)))
+
     def act(self, verb: str, user: ModelUser, notification_id: str) -> None:
         owner, now = (self.app_id, user.id), self.clock.now()
         self._runner.run(self._inboxes.apply(InboxAction(verb), *owner, notification_id, now))
@@ -200,6 +206,12 @@ class World:
         """Yield event and user, and the id."""
         for event_id, user_id, notification_id in self._fetch(READ_NOTIFICATIONS):
             yield (event_id, user_id), notification_id
+
+    def deliveries(self, notification_id: str, channel: Channel) -> list[Delivery]:
+        """Return the delivery of a notification on a channel, if it has one."""
+        finding = self.store.deliveries.find_many(self.app_id, [notification_id])
+        found = self._runner.run(finding).get(notification_id, ())
+        return [each for each in found if each.channel is channel]
 
     def limited(self) -> set[tuple[str, str]]:
         """Return what waits for a limit."""

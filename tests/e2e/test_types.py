@@ -34,6 +34,7 @@ FULL: dict[str, Any] = {
     "dedupe": {"window_s": 60, "mode": "aggregate"},
     "digest": {"window_s": 3_600},
     "data_schema": {"type": "object", "required": ["order"]},
+    "send_when_read": True,
 }
 
 
@@ -93,6 +94,7 @@ def test_what_is_left_out_has_its_default(server: Server, path: str) -> None:
         "dedupe": None,
         "digest": None,
         "data_schema": None,
+        "send_when_read": False,
         "origin": "own",
     }
 

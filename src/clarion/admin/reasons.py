@@ -10,6 +10,7 @@ REASONS: dict[str, str] = {
     ReasonCode.USER_UNKNOWN.value: "The app has no such user",
     ReasonCode.USER_INACTIVE.value: "The user is inactive",
     ReasonCode.EXPIRED.value: "It expired before it was sent",
+    ReasonCode.ALREADY_READ.value: "The user read it while it waited",
     ReasonCode.CANCELLED.value: "The event was cancelled",
     ReasonCode.TYPE_INACTIVE.value: "The type is inactive",
     ReasonCode.CHANNEL_UNAVAILABLE.value: "No provider for this channel",
@@ -45,6 +46,7 @@ def explain_reason(code: str | None) -> str:
 RULES: dict[str, str] = {
     "user": "Is there such a user, and is it active?",
     "expiry": "Has it expired?",
+    "read": "Has the user read it while it waited?",
     "type": "Does the type use the channel, and can it be sent?",
     "preferences": "Has the user turned it off?",
     "devices": "Is there a device that takes it?",

@@ -136,6 +136,8 @@ class NotificationType:
     dedupe: Dedupe | None = None
     digest: Digest | None = None
     data_schema: dict[str, object] | None = None  # JSON Schema of an event's `data`
+    # Whether what waited is sent although the user has read the notification meanwhile.
+    send_when_read: bool = False
 
 
 class Form(StrEnum):

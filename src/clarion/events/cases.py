@@ -39,6 +39,7 @@ class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int | None
     dedupe_key: str | None = None
     is_limited: bool = True  # whether hourly limits apply
+    is_read: bool = False
     now: int
 
     @property
@@ -175,6 +176,7 @@ class CaseReader:
             templates=_templates_of(request.entry),
             available=facts.channels.available,
             expires_at=request.expires_at,
+            is_read=request.is_read,
             user=user,
             addresses=_find_reachable(request, user, facts.channels),
             devices=devices,

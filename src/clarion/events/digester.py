@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from clarion.catalog.model import Channel
+from clarion.events.decide.digests import find_due
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold
 from clarion.events.model import (
     NEVER,
@@ -62,10 +63,10 @@ async def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
 
     Each part is decided by itself: one may be cancelled or expired while the others are sent.
     """
-    due_at = min(part.deliveries[0].until or 0 for part in parts)
-    if due_at > parts[0].prepared.request.now and len(parts) < DIGEST_LIMIT:
+    dues = [_find_due(part) for part in parts]
+    if min(dues) > parts[0].prepared.request.now and len(parts) < DIGEST_LIMIT:
         # A change of preferences woke it too early; they count when the digest is due.
-        return JobOutcome(job=job, next=Reschedule(due_at=due_at))
+        return _wait(job, parts, dues)
     dropped: list[Delivery] = []
     left: list[tuple[WaitingNotification, Decision]] = []
     for part in parts:
@@ -82,6 +83,22 @@ async def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
         again = Reschedule(due_at=NEVER if until is None else until)
         return JobOutcome(job=job, next=again, deliveries=tuple(dropped))
     return await _send(job, lead, decision, [part for part, _ in left[1:]], dropped)
+
+
+def _find_due(part: WaitingNotification) -> int:
+    """Return when a part is due: if daily, at that time where the user is now."""
+    (delivery,), user, digest = part.deliveries, part.prepared.case.user, part.digest
+    is_digest = delivery.reason is ReasonCode.JOINS_DIGEST
+    if digest is None or digest.daily_at is None or user is None or not is_digest:
+        return delivery.until or 0
+    return find_due(digest, delivery.decided_at, user.timezone)
+
+
+def _wait(job: Job, parts: Sequence[WaitingNotification], dues: Sequence[int]) -> JobOutcome:
+    """Return the outcome of a digest that is not due yet, with the times that have changed."""
+    pairs = [(part.deliveries[0], due_at) for part, due_at in zip(parts, dues, strict=True)]
+    moved = tuple(replace(each, until=due_at) for each, due_at in pairs if each.until != due_at)
+    return JobOutcome(job=job, next=Reschedule(due_at=min(dues)), deliveries=moved)
 
 
 async def _send(

@@ -22,6 +22,7 @@ class ReasonCode(StrEnum):
     USER_UNKNOWN = "user_unknown"
     USER_INACTIVE = "user_inactive"
     EXPIRED = "expired"
+    ALREADY_READ = "already_read"
     CANCELLED = "cancelled"
     TYPE_INACTIVE = "type_inactive"
     CHANNEL_UNAVAILABLE = "channel_unavailable"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from clarion.catalog.model import Digest
 from clarion.catalog.port import CatalogEntry
 from clarion.events.cases import CaseReader, DecisionRequest, PreparedCase
 from clarion.events.decide.rules import decide
@@ -30,6 +31,7 @@ class WaitingNotification:
     job: Job
     notification: Notification
     deliveries: tuple[Delivery, ...]
+    digest: Digest | None  # that the type has now
     is_cancelled: bool
     prepared: PreparedCase
 
@@ -79,7 +81,7 @@ class WaitingReader:
         ids = [notification_id for _, notification_id in pairs]
         known = await ports.notifications.find_many(app_id, {job.user_id for job, _ in pairs}, ids)
         deliveries = await ports.deliveries.find_many(app_id, ids)
-        found: list[tuple[Job, Notification, tuple[Delivery, ...]]] = []
+        found: list[tuple[Job, Notification, tuple[Delivery, ...], Digest | None]] = []
         requests: list[DecisionRequest] = []
         outcomes: list[JobOutcome] = []
         for job, notification_id in pairs:
@@ -92,7 +94,7 @@ class WaitingReader:
             elif not own:
                 outcomes.append(JobOutcome(job=job))
             else:
-                found.append((job, notification, own))
+                found.append((job, notification, own, entry.type.digest))
                 requests.append(_make_request(notification, own, entry, now))
         events = {each.event_id for each in known.values()}
         cancelled = await ports.events.find_cancelled(app_id, events)
@@ -121,8 +123,21 @@ def _make_request(
         expires_at=notification.expires_at,
         # Limits apply to what waited for one.
         is_limited=any(each.reason is ReasonCode.LIMIT_WAITS for each in deliveries),
+        is_read=_is_read(notification) and any(map(_has_waited, deliveries)),
         now=now,
     )
+
+
+def _is_read(notification: Notification) -> bool:
+    return notification.read_at is not None or notification.dismissed_at is not None
+
+
+def _has_waited(delivery: Delivery) -> bool:
+    """Whether it was held or tried before: what was to be sent at once is, however fast one reads.
+
+    Otherwise an e-mail would depend on milliseconds, if the inbox of the user is open.
+    """
+    return delivery.status is not DeliveryStatus.QUEUED or delivery.attempt_count > 0
 
 
 def _may_be_collected(delivery: Delivery) -> bool:

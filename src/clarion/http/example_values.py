@@ -388,6 +388,7 @@ VALUES: dict[str, Any] = {
         "dedupe": {"window_s": 300, "mode": "aggregate"},
         "digest": None,
         "data_schema": None,
+        "send_when_read": False,
         "origin": "changed",
     },
     "TypeBody": {

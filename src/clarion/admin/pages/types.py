@@ -27,6 +27,15 @@ _OPTIONS: dict[str, Any] = {
         (DedupeMode.AGGREGATE.value, "are counted in the first one"),
     ],
 }
+# The fields of the form with one value each, as they are shown again.
+_SINGLE = (
+    "display_name",
+    "category",
+    "priority",
+    "user_can_disable",
+    "is_active",
+    "send_when_read",
+)
 _NEW: dict[str, Any] = {
     "type": "",
     "display_name": "",
@@ -40,6 +49,7 @@ _NEW: dict[str, Any] = {
     "dedupe": None,
     "digest": None,
     "data_schema": None,
+    "send_when_read": False,
     "origin": "own",
 }
 
@@ -136,6 +146,7 @@ def _read_type(visit: Visit) -> dict[str, Any]:
         "dedupe": _read_dedupe(visit),
         "digest": _read_digest(visit),
         "data_schema": read_object(visit, "data_schema"),
+        "send_when_read": bool(visit.field("send_when_read")),
     }
 
 
@@ -175,10 +186,7 @@ async def _show_form(visit: Visit, type_: dict[str, Any], *, is_new: bool) -> Re
 
 async def _show_given(visit: Visit, refused: Refused, name: str, *, is_new: bool) -> Response:
     """Show the form again as it was filled in."""
-    given = {
-        field: visit.field(field)
-        for field in ("display_name", "category", "priority", "user_can_disable", "is_active")
-    }
+    given = {field: visit.field(field) for field in _SINGLE}
     channels = {each: visit.fields(each) for each in ("default_channels", "optional_channels")}
     pairs = {
         "rate_limit": {

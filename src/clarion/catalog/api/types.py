@@ -128,6 +128,8 @@ class TypeBody(Body):
     """How to collect several into one; null: each is sent by itself."""
     data_schema: dict[str, Any] | UnsetType | None = UNSET
     """A JSON Schema for the `data` of events; null: any data."""
+    send_when_read: bool | UnsetType = UNSET
+    """Whether a push, email or SMS that had to wait is sent although the user has read it."""
 
 
 class TypeView(View):
@@ -157,6 +159,8 @@ class TypeView(View):
     """How to collect several into one; null: each is sent by itself."""
     data_schema: dict[str, Any] | None
     """A JSON Schema for the `data` of events; null: any data."""
+    send_when_read: bool
+    """Whether a push, email or SMS that had to wait is sent although the user has read it."""
     origin: Literal["built_in", "changed", "own"]
     """`built_in`, `changed` (built in, but changed by you) or `own`."""
 

@@ -29,6 +29,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     templates: frozenset[Channel]  # the channels for which the type has a template
     available: frozenset[Channel]  # the channels that this installation has
     expires_at: int | None
+    is_read: bool = False  # since it began to wait
     user: User | None
     addresses: frozenset[Channel] = frozenset()  # the channels for which the user has an address
     devices: tuple[Device, ...] = ()  # the user's valid devices that a push can reach

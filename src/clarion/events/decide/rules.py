@@ -40,6 +40,14 @@ def check_expiry(case: Case, _channel: Channel) -> Verdict | None:
     return Drop(ReasonCode.EXPIRED) if is_expired else None
 
 
+def check_read(case: Case, channel: Channel) -> Verdict | None:
+    """Has the user read it while it waited? Mandatory types are sent all the same."""
+    if not case.is_read or channel not in INTERRUPTING:
+        return None
+    is_sent = case.type.send_when_read or is_mandatory(case)
+    return None if is_sent else Drop(ReasonCode.ALREADY_READ)
+
+
 def check_type(case: Case, channel: Channel) -> Verdict | None:
     """Is the type active, with a template for this channel and an address to send to?"""
     if not case.type.is_active:
@@ -128,6 +136,7 @@ def check_digest(case: Case, channel: Channel) -> Verdict | None:
 ORDER: tuple[tuple[str, Rule], ...] = (
     ("user", check_user),
     ("expiry", check_expiry),
+    ("read", check_read),
     ("type", check_type),
     ("preferences", check_preferences),
     ("devices", check_devices),
