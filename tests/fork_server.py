@@ -226,9 +226,15 @@ class ForkServer:
             if self._link in ready:
                 message, streams, _, _ = socket.recv_fds(self._link, REQUEST_LIMIT, STREAMS)
                 if not message:
+                    self._kill_all()
                     return None
                 if module := self._fork(json.loads(message), streams):
                     return module
+
+    def _kill_all(self) -> None:
+        """Leave nothing behind of a test run that was killed."""
+        for pid in self._running:
+            os.kill(pid, signal.SIGKILL)
 
     def _fork(self, request: Mapping[str, Any], streams: list[int]) -> str | None:
         pid = os.fork()

@@ -13,6 +13,7 @@ from clarion.events.model import (
     Audience,
     AudienceKind,
     DeadLetter,
+    DeliveryStatus,
     DueJobs,
     Event,
     EventStatus,
@@ -24,7 +25,16 @@ from clarion.events.model import (
 from clarion.events.sql.jobs import SqlQueue
 from clarion.store.engine import Engine
 from tests.factories import DAY, MINUTE, NOW, new_app_id
-from tests.pipeline import EACH_LANE, LEASE, PipelineStore, make_event, make_job
+from tests.pipeline import (
+    EACH_LANE,
+    LEASE,
+    PipelineStore,
+    make_delivery,
+    make_event,
+    make_job,
+    make_notification,
+    new_event_id,
+)
 from tests.replacing import replace
 
 JOBS = 200
@@ -168,7 +178,10 @@ async def test_a_new_part_revives_a_digest_that_is_a_dead_letter(store: Pipeline
     await add(store)
     (job,) = await store.claim(NOW)
     later = replace(part, due_at=NOW + MINUTE)
+    assert await store.events.find_dead(store.app_id, [part.id, job.id]) == {part.id: part.event_id}
+    assert await store.events.find_dead(new_app_id(), [part.id]) == {}
     assert await store.write(JobOutcome(job=job, shared_jobs=(later,))) == [True]
+    assert await store.events.find_dead(store.app_id, [part.id]) == {}
     assert await store.claim(NOW) == []
     (revived,) = await store.claim(NOW + MINUTE)
     assert (revived.id, revived.lane, revived.tries) == (part.id, Priority.LOW, 0)
@@ -384,3 +397,23 @@ async def test_an_audience_with_a_dead_letter_stays_failed(store: PipelineStore)
     await store.write(JobOutcome(job=decide, next=DeadLetter(error="x")))
     assert await store.queue.expand(audience, user_jobs(event, "b"), None, NOW + MINUTE)
     assert await remaining(store, event) == (2, EventStatus.FAILED)
+
+
+@pytest.mark.parametrize("status", [DeliveryStatus.HELD, DeliveryStatus.COLLECTED])
+async def test_what_waits_behind_a_dead_letter_is_counted(
+    store: PipelineStore, status: DeliveryStatus
+) -> None:
+    """Otherwise nobody sees that it will never be sent: its status is that of what waits."""
+    event, job = await store.claimed()
+    made, digest = make_notification(event), new_event_id()
+    is_held = status is DeliveryStatus.HELD
+    waiting = make_delivery(made, status=status, digest=None if is_held else digest)
+    kind = JobKind.HELD if is_held else JobKind.DIGEST
+    later = make_job(event, id=waiting.waiting_job_id, kind=kind, subject=made.id)
+    before = await store.queue.count_stuck()
+    outcome = JobOutcome(job=job, notification=made, deliveries=(waiting,), shared_jobs=(later,))
+    assert await store.write(outcome) == [True]
+    assert await store.queue.count_stuck() == before
+    (dead,) = await store.claim()
+    assert await store.write(JobOutcome(job=dead, next=DeadLetter(error="x"))) == [True]
+    assert await store.queue.count_stuck() == before + 1

@@ -112,8 +112,9 @@ EXCEPTIONS = (
         "Housekeeping and queues: goes over all apps, and shows nothing to any of them.",
         "",
         """count_delivered_deliveries count_dismissals count_ended_messages count_first_clicks
-        count_first_reads count_jobs count_pending_messages count_new_decisions count_new_messages
-        count_sent_deliveries count_unsuccessful_deliveries delete_orphaned_job list_deleted_users
+        count_deliveries_behind_dead_letters count_first_reads count_jobs count_pending_messages
+        count_new_decisions count_new_messages count_sent_deliveries count_unsuccessful_deliveries
+        delete_orphaned_job list_deleted_users
         list_inactive_users select_analytics_of_minute select_old_analytics
         select_deleted_topics select_deliveries_without_job select_due_erasures
         select_events_without_job select_expired_dedupes

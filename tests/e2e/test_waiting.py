@@ -41,7 +41,9 @@ def test_what_is_held_is_listed_until_it_is_released(app: Asker) -> None:
     assert (len(items), len(rest), end) == (2, 1, None)
     assert len({item["notification_id"] for item in (*items, *rest)}) == 3
     held = {"channel": "stub", "status": "held", "reason": "quiet_hours", "rule": "quiet_hours"}
-    assert [item["channels"] for item in items] == [[{**held, "until": None}]] * 2
+    assert [item["channels"] for item in items] == [
+        [{**held, "until": None, "dead_letter": None}]
+    ] * 2
     assert {item["type"] for item in items} == {order}
 
     set_preferences(app, ana, quiet_hours=ANY_HOUR)

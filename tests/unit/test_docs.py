@@ -133,7 +133,8 @@ def metric_names() -> set[str]:
     CircuitMetrics(metrics.registry)
     ChannelMetrics(metrics.registry)
     pipeline = PipelineMetrics()
-    pipeline.watch_queue(SimpleNamespace(refused={}, ages_s=dict, lengths=dict, dead_letters=0))
+    queue = SimpleNamespace(refused={}, ages_s=dict, lengths=dict, dead_letters=0, stuck=0)
+    pipeline.watch_queue(queue)
     metrics.registry.register(pipeline)
     families = metrics.registry.collect()
     return {each.name + ("_total" if each.type == "counter" else "") for each in families}

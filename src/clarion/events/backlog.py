@@ -52,6 +52,8 @@ class Backlog:
         self._due_since: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self._lengths: dict[int, int] = {}
+        # Deliveries that are held or collected behind a dead letter, as of the last half minute.
+        self.stuck = 0
         self.refused = {"queue_age": 0, "queue_length": 0}
         self._next_measure_s = self._next_count_s = 0.0
         self._is_measuring = False
@@ -169,6 +171,7 @@ class Backlog:
             if lane != _DEAD_LANE:
                 counts[app_id] += count
         self._lengths = dict(lengths)
+        self.stuck = await self._queue.count_stuck() if self.dead_letters else 0
         # What was accepted since the count began is not in it, or counts twice until the next.
         for app_id, count in self._counts.items():
             added = count - before.get(app_id, 0)

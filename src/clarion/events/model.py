@@ -256,6 +256,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         """The latest decision, as it is kept when the next one is made."""
         return PastDecision(self.decided_at, self.status, self.reason, self.rule, self.until)
 
+    @property
+    def waiting_job_id(self) -> str:
+        """The job that decides it again, while it is held or collected."""
+        return self.digest or f"{self.notification_id}/held"
+
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt to deliver; `device_id` is empty for channels without devices."""

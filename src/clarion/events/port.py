@@ -91,6 +91,9 @@ class Events(Protocol):
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
         """Make the dead letters of an event due again; False if the event has not failed."""
 
+    async def find_dead(self, app_id: str, job_ids: Iterable[str]) -> dict[str, str]:
+        """Return the events to be replayed, by job, of those jobs that are dead letters."""
+
 
 class Queue(Protocol):
     """The jobs. A job belongs to one worker from its claim until the lease expires.
@@ -155,6 +158,9 @@ class Queue(Protocol):
 
         Dead letters are in lane -1.
         """
+
+    async def count_stuck(self) -> int:
+        """Return how many deliveries are held or collected, and their job is a dead letter."""
 
 
 class JobHandler(Protocol):

@@ -32,6 +32,8 @@ class QueueFigures(Protocol):
     @property
     def dead_letters(self) -> int: ...
 
+    stuck: int
+
 
 class PipelineMetrics(Collector):
     """Counts and times of events, deliveries and failed jobs."""
@@ -97,6 +99,10 @@ class PipelineMetrics(Collector):
             yield gauge(f"clarion_queue_{name}", doc, ("lane",), by_lane)
         doc = "Jobs that failed at every attempt and are kept to be replayed."
         yield gauge("clarion_dead_letters", doc, (), {(): self._queue.dead_letters})
+        doc = (
+            "Deliveries that are held or collected, and are sent only if a dead letter is replayed."
+        )
+        yield gauge("clarion_deliveries_stuck", doc, (), {(): self._queue.stuck})
 
 
 class Ledger(Protocol):

@@ -46,6 +46,9 @@ class EmptyQueue:
     async def count(self) -> dict[tuple[str, int], int]:
         return {(app_id, 0): count for app_id, count in self.counts.items()} | {("dead", -1): 7}
 
+    async def count_stuck(self) -> int:
+        return 3
+
 
 class NoEvents:
     """The `Events` port that accepts everything."""

@@ -155,6 +155,7 @@ def test_events_are_counted_by_status_and_reason() -> None:
             ages_s=lambda: {"high": 1.5},
             lengths=lambda: {"high": 8},
             dead_letters=1,
+            stuck=2,
         )
     )
     found = find_samples(metrics)
@@ -167,6 +168,7 @@ def test_events_are_counted_by_status_and_reason() -> None:
     assert found["clarion_queue_oldest_seconds high"] == 1.5
     assert found["clarion_queue_jobs high"] == 8
     assert found["clarion_dead_letters"] == 1
+    assert found["clarion_deliveries_stuck"] == 2
 
 
 def test_two_servers_in_one_process_do_not_share_their_metrics() -> None:

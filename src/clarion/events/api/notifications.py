@@ -165,6 +165,13 @@ class TimelineView(View):
     """The entries, oldest first."""
 
 
+class HeldChannel(WaitingChannel, kw_only=True):
+    """A channel on which a notification waits."""
+
+    dead_letter: str | None
+    """The event to replay, if sending it has failed for good; null if it has not."""
+
+
 class WaitingView(View):
     """A notification that waits on one or more channels."""
 
@@ -174,7 +181,7 @@ class WaitingView(View):
     """The notification type."""
     created_at: Timestamp
     """When the notification was created."""
-    channels: list[WaitingChannel]
+    channels: list[HeldChannel]
     """The channels it waits on."""
 
 
@@ -302,6 +309,7 @@ async def list_waiting(
     request: ApiRequest,
     deliveries: Injected[Deliveries],
     notifications: Injected[NotificationReader],
+    events: Injected[Events],
     check_present: Injected[CheckPresent],
     user_id: UserId | None = None,
     limit: Limit = PAGE_DEFAULT,
@@ -312,9 +320,12 @@ async def list_waiting(
     # Enough for a page even if every notification waits on every channel, and one more.
     rows = check_limit(limit) * len(Channel) + 1
     await check_present(app_id, owner_id, must_be_created=user_id is not None)
-    groups: dict[str, list[WaitingChannel]] = {}
-    for each in await deliveries.list_waiting(app_id, owner_id, after=after, limit=rows):
-        groups.setdefault(each.notification_id, []).append(WaitingChannel.of(each))
+    groups: dict[str, list[HeldChannel]] = {}
+    found = await deliveries.list_waiting(app_id, owner_id, after=after, limit=rows)
+    dead = await events.find_dead(app_id, {each.waiting_job_id for each in found})
+    for each in found:
+        channel = HeldChannel.of(each, dead_letter=dead.get(each.waiting_job_id))
+        groups.setdefault(each.notification_id, []).append(channel)
     page = list(groups)[:limit]
     known = await notifications.find_many(app_id, [owner_id], page)
     views = [

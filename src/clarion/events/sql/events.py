@@ -37,6 +37,11 @@ SELECT_MANY = statement(
     f"""SELECT {EVENTS.columns} FROM events
     WHERE app_id = :app_id AND id IN (SELECT key FROM json_each(:ids))""",
 )
+SELECT_DEAD = statement(
+    "select_dead_letters",
+    f"""SELECT id, event_id FROM jobs WHERE id IN (SELECT key FROM json_each(:ids))
+    AND app_id = :app_id AND lane = {DEAD_LANE}""",
+)
 SELECT_TRACES = statement(
     "select_traces_of_events",
     """SELECT id, trace FROM events WHERE app_id = :app_id AND trace IS NOT NULL
@@ -153,6 +158,10 @@ class SqlEvents:
     async def find_cancelled(self, app_id: str, ids: Iterable[str]) -> set[str]:
         rows = await self._engine.fetch(SELECT_CANCELLED, app_id=app_id, ids=keys_of(ids))
         return {row[0] for row in rows}
+
+    async def find_dead(self, app_id: str, job_ids: Iterable[str]) -> dict[str, str]:
+        rows = await self._engine.fetch(SELECT_DEAD, app_id=app_id, ids=keys_of(job_ids))
+        return dict(rows)
 
     async def list(
         self, app_id: str, *, status: EventStatus | None, after: str | None, limit: int

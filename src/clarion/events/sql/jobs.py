@@ -126,6 +126,16 @@ COUNT_DUE = statement(
     AND app_id = :app_id AND due_at <= :now ORDER BY due_at LIMIT :limit) AS due""",
 )
 COUNT = statement("count_jobs", "SELECT app_id, lane, COUNT(*) FROM jobs GROUP BY app_id, lane")
+# Counted up to a limit. Held and collected ones of a user are few, and in an index of their own.
+STUCK_LIMIT = 100_000
+COUNT_STUCK = statement(
+    "count_deliveries_behind_dead_letters",
+    f"""SELECT COUNT(*) FROM (SELECT 1 FROM jobs j JOIN deliveries d
+    ON d.app_id = j.app_id AND d.user_id = j.user_id AND d.status IN ('held', 'collected')
+    AND COALESCE(d.digest, d.notification_id || '/held') = j.id
+    WHERE j.pool = '' AND j.lane = {DEAD_LANE} AND j.kind IN ('held', 'digest')
+    LIMIT {STUCK_LIMIT}) AS stuck""",
+)
 # The audience itself counts as one recipient until all its users are found, so that the event is
 # not completed before.
 COUNT_RECIPIENTS = statement(
@@ -233,6 +243,11 @@ class SqlQueue:
     async def count(self) -> dict[tuple[str, int], int]:
         rows = await self._engine.fetch_slowly(COUNT)
         return {(app_id, lane): count for app_id, lane, count in rows}
+
+    async def count_stuck(self) -> int:
+        rows = await self._engine.fetch_slowly(COUNT_STUCK)
+        count: int = rows[0][0]
+        return count
 
 
 def add(jobs: Sequence[Job]) -> Step:
