@@ -127,6 +127,17 @@ class SIZES:
     hanging_events = (15, 15, 100)[COLUMN]
     hanging_growth = (1.5, 1.5, 1.1)[COLUMN]  # of the p99; in CI, of the median
 
+    # T24: events that cannot be rendered or sent, among others.
+    poison_events = (300, 1_000, 100_000)[COLUMN]
+
+    # T32: a topic that many follow.
+    herd_users = (500, 2_000, 100_000)[COLUMN]
+    herd_streams = (20, 50, 2_000)[COLUMN]
+
+    # T37: idempotency keys, each sent a hundred times at once.
+    idempotency_keys = (10, 60, 10_000)[COLUMN]
+    idempotency_kills = (1, 2, 100)[COLUMN]
+
     # T39: users who are erased while notifications are delivered to them.
     erased_users = (4, 12, 1_000)[COLUMN]
 
