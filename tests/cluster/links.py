@@ -184,6 +184,8 @@ async def open_links(
     urls: dict[str, str], *, in_namespaces: bool, nodes: int = 3
 ) -> AsyncIterator[Links]:
     """Connect nodes to the servers with these addresses, as long as the context lasts."""
+    if POSTGRES in urls:  # it has no TLS, and the addresses of namespaces are not of this machine
+        urls = urls | {POSTGRES: f"{urls[POSTGRES]}?sslmode=disable"}
     async with AsyncExitStack() as stack:
         cables = lay_cables(nodes, stack.enter_context(ExitStack())) if in_namespaces else []
         proxies = await _open_proxies(urls, nodes, cables, stack)

@@ -193,6 +193,19 @@ def test_an_unreachable_postgresql_is_reported_without_the_password(
     assert "hunter2" not in fault
 
 
+def test_a_postgresql_elsewhere_needs_tls(
+    installation: Installation, postgres_database: str
+) -> None:
+    """The address leads to this machine, but is not written like one of it."""
+    elsewhere = postgres_database.replace("@127.0.0.1:", "@127.1:")
+    assert elsewhere != postgres_database
+    (fault,) = faults_of(installation.run("migrate", database=elsewhere))
+    assert "offers no TLS" in fault
+    assert "sslmode=disable" in fault
+    done = installation.run("migrate", database=f"{elsewhere}?sslmode=disable")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_missing_postgresql_database_is_reported(
     installation: Installation, postgres_url: str
 ) -> None:

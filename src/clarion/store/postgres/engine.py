@@ -13,6 +13,7 @@ from clarion.errors import ReadTooSlow, StartError, StoreUnavailable
 from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import GroupCommit, Rows
 from clarion.store.migrations.plan import OnPostponed, apply_to_postgres, log_postponed
+from clarion.store.postgres.address import choose_tls
 from clarion.store.postgres.runner import PostgresRunner
 from clarion.store.shared_reads import PAUSE_S
 from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
@@ -71,6 +72,7 @@ class _Readers:
             max_inactive_connection_lifetime=0,
             reset=_skip_reset,
             **connect,
+            **choose_tls(url),
         )
         return cls(pool)
 
@@ -199,7 +201,7 @@ class PostgresEngine:
 async def _connect_writer(url: str, on_connect: OnConnect | None) -> asyncpg.Connection:
     limit = {"idle_in_transaction_session_timeout": str(_OPEN_MS)}
     connect = _CONNECT | {"server_settings": SERVER_SETTINGS | limit}
-    connection: asyncpg.Connection = await asyncpg.connect(url, **connect)
+    connection: asyncpg.Connection = await asyncpg.connect(url, **connect, **choose_tls(url))
     if on_connect is not None:
         try:
             await on_connect(connection)
@@ -225,7 +227,7 @@ async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[s
 async def connect_or_explain(url: str) -> asyncpg.Connection:
     """Connect, or raise a `StartError` that says what to do, without the password."""
     try:
-        return await asyncpg.connect(url, **_CONNECT)
+        return await asyncpg.connect(url, **_CONNECT, **choose_tls(url))
     except asyncpg.InvalidCatalogNameError as error:
         raise StartError(
             f"PostgreSQL answers, but {error}. Create it with: createdb NAME"
@@ -235,6 +237,12 @@ async def connect_or_explain(url: str) -> asyncpg.Connection:
             f"PostgreSQL refused the user or password of --database: {error}"
         ) from error
     except (*_ERRORS, ValueError) as error:  # ValueError: not a valid URL
+        if isinstance(error, ConnectionError) and "rejected SSL" in str(error):
+            raise StartError(
+                "PostgreSQL offers no TLS, and is not on this machine: the password and all data "
+                "could be read on the way. Turn `ssl` on there, or, on a network that is trusted, "
+                "add ?sslmode=disable to --database."
+            ) from error
         raise StartError(
             f"PostgreSQL cannot be reached ({type(error).__name__}). "
             "Check the host and port of --database and that the server is running."
