@@ -26,7 +26,7 @@ from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
-from clarion.clock import MovableClock
+from clarion.clock import MovableClock, SteadyClock
 from clarion.events.cases import FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
@@ -351,6 +351,8 @@ def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
 
 
 def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> Pipeline:
+    # Nobody sets the clock of a database that several nodes go by; its own clock smooths steps.
+    clock = stores.clock if stores.node_id else SteadyClock(stores.clock)
     ports = PipelinePorts(
         events=stores.events,
         queue=stores.queue,
@@ -362,7 +364,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         devices=stores.devices,
         broadcasts=stores.broadcasts,
         catalog=stores.catalog,
-        clock=stores.clock,
+        clock=clock,
         channels=services.channels,
         gateway=services.dispatch,
         registry=services.registry,

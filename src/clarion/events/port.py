@@ -140,6 +140,19 @@ class Queue(Protocol):
         as claims without progress.
         """
 
+    async def move_due(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
+        """Add `by_ms`, which is negative, to the time of jobs that are due.
+
+        Looks at `limit` jobs after an id; returns the last id, None if there are no more.
+        """
+
+    async def move_waiting(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
+        """Add `by_ms` to the time of jobs that wait after a try: leases and retries.
+
+        What waits for a time of day keeps it, as far as that is known: a delivery that was put off
+        and not tried is moved back, but not ahead. It decides again when it is due. As `move_due`.
+        """
+
     async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
         """Return the oldest job of each app in each lane and pool, due or not, at most `limit`.
 
