@@ -238,6 +238,8 @@ VALUES: dict[str, Value] = {
     **dict.fromkeys(["attempted_at", "decided_at", "delivered_at", "last_attempt_at"], NOW),
     **dict.fromkeys(["due_at", "scheduled_at", "sent_at", "until"], NOW),
     **dict.fromkeys(["invalidated_at", "invalidation_reason"], None),
+    "by_ms": -1,
+    "last": "~",
     "dedupe_key": "key-7",
     "digest": "digest-7",
     "event_id": "event-7",

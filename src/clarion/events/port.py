@@ -89,7 +89,11 @@ class Events(Protocol):
         """
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
-        """Make the dead letters of an event due again; False if the event has not failed."""
+        """Make the dead letters of an event due again; False if the event has not failed.
+
+        Many are made due in several commits. The event is failed until the last one: if the caller
+        is cancelled, or the store fails, another call does the rest.
+        """
 
 
 class Queue(Protocol):

@@ -105,11 +105,10 @@ RELEASE_LOST = statement(
 # A chunk of all jobs by their ids: so none is moved twice.
 SELECT_CHUNK = statement(
     "select_chunk_of_jobs",
-    """SELECT MAX(id) FROM (SELECT id FROM jobs WHERE id > :after ORDER BY id LIMIT :limit)
-    AS chunk""",
+    "SELECT id FROM jobs WHERE id > :after ORDER BY id LIMIT :limit",
 )
-_MOVE = """UPDATE jobs SET due_at = due_at + :by_ms WHERE id > :after AND id <= :last
-AND lane >= 0"""
+_MOVE = """UPDATE jobs SET due_at = due_at + :by_ms
+WHERE id IN (SELECT key FROM json_each(:ids)) AND lane >= 0"""
 MOVE_DUE = statement("move_due_jobs", f"{_MOVE} AND due_at <= :now")
 MOVE_WAITING = statement(
     "move_waiting_jobs",
@@ -228,9 +227,11 @@ class SqlQueue:
 
     async def _move(self, move: Statement, after: str, limit: int, **values: int) -> str | None:
         rows = await self._engine.fetch(SELECT_CHUNK, after=after, limit=limit)
-        last: str | None = rows[0][0]
-        if last is not None:
-            await self._engine.write(Unit("", (move.step(after=after, last=last, **values),)))
+        if not rows:
+            return None
+        ids = keys_of(id_ for (id_,) in rows)
+        await self._engine.write(Unit("", (move.step(ids=ids, **values),)))
+        last: str = rows[-1][0]
         return last
 
     async def _each_lane(self) -> AsyncIterator[list[DueJobs]]:
