@@ -114,8 +114,8 @@ EXCEPTIONS = (
         """count_delivered_deliveries count_dismissals count_ended_messages count_first_clicks
         count_first_reads count_jobs count_pending_messages count_new_decisions count_new_messages
         count_sent_deliveries count_unsuccessful_deliveries delete_orphaned_job list_deleted_users
-        list_inactive_users move_due_jobs move_waiting_jobs select_analytics_of_minute select_old_analytics
-        select_chunk_of_jobs select_jobs_between
+        list_inactive_users select_analytics_of_minute select_old_analytics
+        move_due_jobs move_waiting_jobs select_chunk_of_jobs select_jobs_between
         select_deleted_topics select_deliveries_without_job select_due_erasures
         select_events_without_job select_expired_dedupes
         select_expired_idempotency_keys select_expired_limit_counts select_expired_messages

@@ -316,7 +316,8 @@ class Retention(Protocol):
     async def prune_orphaned_jobs(self, limit: int) -> int:
         """Delete jobs without a due time whose notification or collected deliveries are gone.
 
-        At most `limit`; return how many. Other jobs of deleted notifications end when due.
+        At most `limit`; return how many. Looks at twenty times as many jobs, and goes on from there
+        the next time. Other jobs of deleted notifications end when due.
         """
 
     async def prune_claims(self, now: int, limit: int) -> int:
