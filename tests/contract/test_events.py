@@ -212,7 +212,7 @@ async def test_many_dead_letters_are_replayed_some_at_a_time(
 ) -> None:
     """No other write waits for more than a thousand of them."""
     event_id = await fail_with_dead_letters(store)
-    store.events._engine = filling = FillingEngine(engine, room=99)  # type: ignore[assignment]
+    store.events._engine = filling = FillingEngine(engine, room=99)
     assert await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
     assert await find_state(store, event_id) == (EventStatus.PROCESSING, 0, 0)
     assert max(filling.changed) <= 1_000
@@ -224,7 +224,7 @@ async def test_a_replay_that_is_interrupted_goes_on_with_the_next(
 ) -> None:
     """Until the last commit the event is failed: nobody takes a part for all."""
     event_id = await fail_with_dead_letters(store)
-    store.events._engine = filling = FillingEngine(engine, room=1)  # type: ignore[assignment]
+    store.events._engine = filling = FillingEngine(engine, room=1)
     with pytest.raises(StorageFull):
         await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
     status, retries, dead = await find_state(store, event_id)
@@ -250,6 +250,6 @@ async def test_one_that_is_a_dead_letter_again_leaves_the_event_failed(
                 await engine.write(Unit("", (MAKE_DEAD.step(ids=again),)))
             return done
 
-    store.events._engine = Worker(engine, room=99)  # type: ignore[assignment]
+    store.events._engine = Worker(engine, room=99)
     assert await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
     assert await find_state(store, event_id) == (EventStatus.FAILED, 0, 1)

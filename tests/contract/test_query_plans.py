@@ -187,6 +187,7 @@ VALUES: dict[str, Value] = {
     "user_id": "user-7",
     "algorithm": "HS256",
     "allowed_origins": "[]",
+    **dict.fromkeys(["user_per_hour", "category_per_hour"], 20),
     "ends_at": NOW,
     "hash": b"t-7",
     "kid": "kid-7",

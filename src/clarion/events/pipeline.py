@@ -12,7 +12,7 @@ from clarion.clock import SteadyClock
 from clarion.errors import ClarionError
 from clarion.events.arrivals import Arrivals
 from clarion.events.backlog import Backlog
-from clarion.events.cases import CaseReader, FrequencyCaps
+from clarion.events.cases import CaseReader, FindCaps
 from clarion.events.clock_steps import ClockSteps
 from clarion.events.decider import Decider
 from clarion.events.deliverer import Attempts, Deliverer
@@ -61,7 +61,7 @@ class Pipeline:
         queue_age_limit_s: int,
         app_waiting: int,
         has_workers: bool,
-        caps: FrequencyCaps,
+        find_caps: FindCaps,
         refused_schemes: Collection[str] = REFUSED_SCHEMES,
         deleted_apps: Container[str] = (),
     ) -> None:
@@ -70,7 +70,7 @@ class Pipeline:
         self._leases = Leases()
         self._lost = LostClaims(ports.queue, self._leases, ports.clock)
         self.metrics = PipelineMetrics(JobKind)
-        self._cases = CaseReader(ports, caps)
+        self._cases = CaseReader(ports, find_caps)
         clock = ports.clock
         steps = ClockSteps(clock, ports.queue) if isinstance(clock, SteadyClock) else None
         self.follow_clock = steps.run if steps else None

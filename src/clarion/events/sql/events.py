@@ -224,10 +224,10 @@ class SqlEvents:
                 if await self._engine.write(Unit(event_id, steps, app_id)) is None:
                     return False
         last = (revive(ids=keys_of(id_ for (id_,) in dead)), FAIL_AGAIN.step(**event))
-        steps = (REPLAY.guard(**event, now=now), *last)
-        return await self._engine.write(Unit(event_id, steps, app_id)) is not None
+        unit = Unit(event_id, (REPLAY.guard(**event, now=now), *last), app_id)
+        return await self._engine.write(unit) is not None
 
-    async def _each_dead(self, app_id: str, event_id: str) -> AsyncIterator[list[str]]:
+    async def _each_dead(self, app_id: str, event_id: str) -> AsyncIterator[Sequence[str]]:
         """Yield the ids of the dead letters of an event, each once, some at a time."""
         rows = await self._engine.fetch_slowly(FIND_DEAD_RANGE, app_id=app_id, event_id=event_id)
         first, last = rows[0]
