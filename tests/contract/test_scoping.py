@@ -92,7 +92,8 @@ EXCEPTIONS = (
         "notification_id event_id id",
         """add_attempt cancel_event delete_attempts delete_attempts_of_notification
         delete_deliveries delete_deliveries_of_notification delete_event end_delivery
-        get_notification list_attempts put_delivery reopen_held replay_jobs wake_held_of_event
+        get_notification list_attempts list_attempts_of_channel put_delivery reopen_held
+        replay_jobs wake_held_of_event
         find_personal_attempts erase_attempts erase_all_attempts show_personal_attempts
         find_personal_deliveries erase_deliveries erase_all_deliveries show_personal_deliveries""",
     ),

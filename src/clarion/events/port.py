@@ -253,7 +253,15 @@ class Deliveries(Protocol):
         """Return the deliveries of notifications, by notification id, in one read."""
 
     async def list_attempts(self, notification_id: str) -> tuple[Attempt, ...]:
-        """Return the attempts to deliver a notification, at most 1,000."""
+        """Return the newest 1,000 attempts to deliver a notification, in their order."""
+
+    async def list_attempts_of_channel(
+        self, notification_id: str, channel: Channel
+    ) -> tuple[Attempt, ...]:
+        """Return all attempts on a channel, in their order.
+
+        An address has two rounds of the schedule of retries at most, for each provider.
+        """
 
     async def list_collected(
         self, app_id: str, user_id: str, digest: str, limit: int
