@@ -132,18 +132,17 @@ class SqlEvents:
     async def accept(
         self, events: Sequence[Event], jobs: Sequence[Job], once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        claim = (idempotency.claim(once),) if once else ()
         rows: list[Row] = []
         slices = Slices()
         for event in events:
             rows.append(EVENTS.bind(event))
             await slices.pause()
         add = ADD.many(rows)
-        steps = (*claim, add, queue.add(jobs))
-        done = await self._engine.write(Unit(events[0].id, steps, events[0].app_id))
-        if done is None and once is not None:
-            return await self.find_response(once)
-        return None
+        steps, first = (add, queue.add(jobs)), events[0]
+        done = await idempotency.write_once(
+            self._engine, first.id, once, *steps, owner=first.app_id
+        )
+        return done if isinstance(done, StoredResponse) else None
 
     async def accept_decided(
         self, event: Event, outcome: JobOutcome, once: IdempotencyClaim | None, now: int
@@ -159,14 +158,15 @@ class SqlEvents:
     async def publish(
         self, event: Event, job: Job, message: Message, once: IdempotencyClaim | None = None
     ) -> StoredResponse | int | None:
-        claim = (idempotency.claim(once),) if once else ()
         written = publish_steps(message, StoragePolicy.ALL)
-        steps = (*claim, *written, ADD.many((EVENTS.bind(event),)), queue.add((job,)))
+        steps = (*written, ADD.many((EVENTS.bind(event),)), queue.add((job,)))
         # By its topic, as every unit that takes the lock of one.
-        done = await self._engine.write(Unit(message.topic or "", steps, event.app_id))
-        if done is None:
-            return await self.find_response(once) if once else None
-        return int(done[len(claim) + 1][0][0])
+        done = await idempotency.write_once(
+            self._engine, message.topic or "", once, *steps, owner=event.app_id
+        )
+        if done is None or isinstance(done, StoredResponse):
+            return done
+        return int(done[1][0][0])
 
     async def find_response(self, once: IdempotencyClaim) -> StoredResponse | None:
         return await idempotency.replay_if_claimed(self._engine, once)
