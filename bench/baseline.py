@@ -123,7 +123,7 @@ def build_front(settings: Settings, stores: Stores) -> Front:
             ),
         ),
         origins=AllowedOrigins(known_apps, stores.clock),
-        limits=MemoryLimits(),
+        limits=MemoryLimits(stores.clock),
         clock=stores.clock,
         metrics=Metrics(),
         settings=settings,

@@ -29,7 +29,7 @@ async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
             find_failing_loops=supervisor.find_failing,
         )
         try:
-            front = build_front(settings, stores, services, health, MemoryLimits())
+            front = build_front(settings, stores, services, health, MemoryLimits(stores.clock))
             await front.complete()
             yield front, services
         finally:

@@ -216,6 +216,10 @@ class FixedChannels:
             return (Try(channel.value, failed),)
 
 
+async def find_no_caps(_app_id: str) -> FrequencyCaps:
+    return FrequencyCaps()
+
+
 def build_pipeline(
     engine: Engine,
     clock: Clock,
@@ -260,7 +264,7 @@ def build_pipeline(
         queue_age_limit_s=3600,
         app_waiting=1_000_000,
         has_workers=True,
-        caps=FrequencyCaps(),
+        find_caps=find_no_caps,
     )
 
 

@@ -30,6 +30,7 @@ from clarion.http.traced import TracedFront
 from clarion.measurements import list_measurements
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
+from clarion.nodes.port import Limits
 from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
 from clarion.nodes.redis.bus import RedisBus
 from clarion.nodes.redis.limits import RedisLimits
@@ -102,7 +103,7 @@ class Server:
                 membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
             )
-            limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
+            limits = _make_limits(redis, stores.clock)
             front = build_front(settings, stores, services, health, limits)
             front.connections.others = services.sockets.descriptors
             services.metrics.watch_connections(front.connections)
@@ -265,6 +266,8 @@ def _start_loops(
     _watch_other_nodes(supervisor, services, stores.clock)
     supervisor.start("membership", services.membership.run)
     supervisor.start("lease_renewal", services.pipeline.renew_leases)
+    if (follow_clock := services.pipeline.follow_clock) is not None:
+        supervisor.start("clock_steps", follow_clock)
     supervisor.start("queue_age", services.pipeline.backlog.watch)
     for name, loop in services.pipeline.worker_loops().items():
         supervisor.start(name, loop, drains=True)
@@ -353,6 +356,11 @@ async def _open_redis(
     with contextlib.suppress(RedisUnavailable):  # it is logged
         await breaker.check()
     return breaker
+
+
+def _make_limits(redis: RedisBreaker | None, clock: Clock) -> Limits:
+    own = MemoryLimits(clock)
+    return own if redis is None else RedisLimits(redis, own)
 
 
 def _open_traces(settings: Settings, stack: contextlib.AsyncExitStack) -> Tracer:

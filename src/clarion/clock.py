@@ -49,6 +49,32 @@ class SystemClock:
         return str(uuid_utils.uuid7())
 
 
+class SteadyClock:
+    """Another clock, which may be set: this one runs on until a step is taken over.
+
+    What is planned from now on, such as a retry, is moved before or after that; what is counted in
+    a window of time goes on being counted.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = clock.now() - clock.monotonic()
+        self.monotonic = clock.monotonic
+        self.new_id = clock.new_id
+
+    def now(self) -> int:
+        return self._clock.monotonic() + self._offset_ms
+
+    @property
+    def step_ms(self) -> int:
+        """By how much the other clock was set, since this one followed it."""
+        return self._clock.now() - self.now()
+
+    def follow(self, step_ms: int) -> None:
+        """Take over a step."""
+        self._offset_ms += step_ms
+
+
 class MovableClock:
     """Another clock, moved ahead by a test; it runs on from there.
 

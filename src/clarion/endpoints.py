@@ -39,7 +39,7 @@ def _build_apns(
     intake = PushIntake(
         registry=services.registry,
         dispatch=services.dispatch,
-        limits=MemoryLimits(),
+        limits=MemoryLimits(stores.clock),
         clock=stores.clock,
         device_per_minute=settings.device_messages_per_minute,
         app_per_minute=settings.app_messages_per_minute,
@@ -63,7 +63,7 @@ def _build_web_push(
         dispatch=services.dispatch,
         history=stores.history,
         signatures=VapidSignatures(settings.external_url),
-        limits=MemoryLimits(),
+        limits=MemoryLimits(stores.clock),
         clock=stores.clock,
         per_minute=settings.device_messages_per_minute,
     )

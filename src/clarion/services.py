@@ -26,8 +26,8 @@ from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
-from clarion.clock import MovableClock
-from clarion.events.cases import FrequencyCaps
+from clarion.clock import MovableClock, SteadyClock
+from clarion.events.cases import FindCaps, FrequencyCaps
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from clarion.events.publisher import Publisher
@@ -351,6 +351,8 @@ def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
 
 
 def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> Pipeline:
+    # Nobody sets the clock of a database that several nodes go by; its own clock smooths steps.
+    clock = stores.clock if stores.node_id else SteadyClock(stores.clock)
     ports = PipelinePorts(
         events=stores.events,
         queue=stores.queue,
@@ -362,7 +364,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         devices=stores.devices,
         broadcasts=stores.broadcasts,
         catalog=stores.catalog,
-        clock=stores.clock,
+        clock=clock,
         channels=services.channels,
         gateway=services.dispatch,
         registry=services.registry,
@@ -377,10 +379,25 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         queue_age_limit_s=settings.queue_age_limit_s,
         app_waiting=settings.app_waiting,
         has_workers="worker" in settings.roles,
-        caps=FrequencyCaps(settings.category_per_hour, settings.user_per_hour),
+        find_caps=_make_find_caps(settings, stores),
         refused_schemes=settings.refused_schemes,
         deleted_apps=services.deleted_apps,
     )
+
+
+def _make_find_caps(settings: Settings, stores: Stores) -> FindCaps:
+    """Return what finds the caps of an app: its own, or else those of the installation."""
+    default = FrequencyCaps(settings.category_per_hour, settings.user_per_hour)
+
+    async def find(app_id: str) -> FrequencyCaps:
+        known = await stores.known_apps.find(app_id, stores.clock.now())
+        if known is None:
+            return default
+        own = (known.app.category_per_hour, known.app.user_per_hour)
+        pairs = zip(own, default, strict=True)
+        return FrequencyCaps(*(before if cap is None else cap for cap, before in pairs))
+
+    return find
 
 
 def _join_nodes(settings: Settings, stores: Stores, pipeline: Pipeline) -> Membership:

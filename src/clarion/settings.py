@@ -288,10 +288,18 @@ class Settings:
         "30 seconds; 0 for never.",
     )
     category_per_hour: int = _number(
-        0, 0, 1_000_000, "Notifications per user, category and hour; more are held. 0: no limit."
+        0,
+        0,
+        1_000_000,
+        "Notifications per user, category and hour, unless the app says otherwise; more are held. "
+        "0: no limit.",
     )
     user_per_hour: int = _number(
-        0, 0, 1_000_000, "Notifications per user and hour; more are held. 0: no limit."
+        0,
+        0,
+        1_000_000,
+        "Notifications per user and hour, unless the app says otherwise; more are held. "
+        "0: no limit.",
     )
     queue_age_limit_s: int = _number(
         60, 1, 86_400, "Age of an app's oldest due job at which its new events are answered 429."

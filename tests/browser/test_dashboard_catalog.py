@@ -182,8 +182,11 @@ def test_an_app_is_created_changed_and_deleted(
     page.get_by_role("link", name="Open the app").click()
     page.get_by_role("link", name="App and keys").click()
     page.get_by_label("Allowed origins").fill("https://shop.example\nhttps://www.shop.example")
+    page.get_by_label("Notifications that a user gets in an hour").fill("20")
     press(page, "Save")
     app = dashboard.server.with_key(key)
+    limits = app.get("/v1/app").json
+    assert (limits["user_per_hour"], limits["category_per_hour"]) == (20, None)
     assert app.get("/v1/app").json["allowed_origins"] == [
         "https://shop.example",
         "https://www.shop.example",

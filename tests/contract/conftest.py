@@ -58,6 +58,7 @@ from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.store.postgres.engine import PostgresEngine
 from tests import fork_server
 from tests.conftest import run_apart, run_sql
+from tests.factories import FixedClock
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
 STORES = {"sqlite": "migrated_database", "postgres": "emptied_database"}
@@ -302,7 +303,7 @@ def hot_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def limits(hot_url: str) -> AsyncIterator[Limits]:
     if not hot_url:
-        yield MemoryLimits()
+        yield MemoryLimits(FixedClock())
         return
     async with nothing_left():
         breaker = make_breaker(hot_url, "test")

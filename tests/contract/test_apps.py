@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from clarion.access.model import UserKey, UserTokenAlgorithm
+from clarion.access.model import OF_INSTALLATION, UserKey, UserTokenAlgorithm
 from clarion.access.port import AppKeys, Apps, Keys
 from clarion.errors import Conflict
 from tests.factories import NOW, make_app, make_key, make_provider_key, make_user_key
@@ -106,7 +106,14 @@ async def test_what_is_not_given_stays(apps: Apps) -> None:
     renamed = await apps.update(app.id, name="New")
     assert renamed == replace(app, name="New")
     changed = await apps.update(app.id, allowed_origins=())
+    assert changed is not None
     assert changed == replace(app, name="New", allowed_origins=())
+    limited = await apps.update(app.id, user_per_hour=7, category_per_hour=0)
+    assert limited == replace(changed, user_per_hour=7, category_per_hour=0)
+    assert await apps.update(app.id, user_per_hour=OF_INSTALLATION, category_per_hour=3) == (
+        replace(changed, category_per_hour=3)
+    )
+    changed = await apps.update(app.id, category_per_hour=OF_INSTALLATION)
     assert await apps.list() == (changed, other)
     assert await apps.update("nobody", name="New") is None
 

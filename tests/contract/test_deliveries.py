@@ -103,6 +103,16 @@ async def test_attempts_are_listed_in_order_and_once(store: PipelineStore) -> No
     assert await store.deliveries.list_attempts("x") == ()
 
 
+async def test_of_many_attempts_the_newest_are_shown_and_all_count(store: PipelineStore) -> None:
+    """A device that got the message at the first attempt is known at the last one, too."""
+    added, (delivery,) = await put(store, {}, attempts=tuple(range(1, 1_006)))
+    shown = await store.deliveries.list_attempts(added.id)
+    assert [each.number for each in shown] == list(range(6, 1_006))
+    known = await store.deliveries.list_attempts_of_channel(added.id, delivery.channel)
+    assert [each.number for each in known] == list(range(1, 1_006))
+    assert await store.deliveries.list_attempts_of_channel(added.id, Channel.SMS) == ()
+
+
 async def test_all_notifications_are_listed_from_the_newest_event_on(
     store: PipelineStore,
 ) -> None:

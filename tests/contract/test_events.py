@@ -1,11 +1,12 @@
 """The `Events` port: accept, list, cancel, replay."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 
 from clarion.catalog.model import Channel, Priority
-from clarion.errors import Conflict
+from clarion.errors import Conflict, StorageFull
 from clarion.events.model import (
     Actor,
     Audience,
@@ -18,10 +19,20 @@ from clarion.events.model import (
 )
 from clarion.pages import READ_FOR_PAGE
 from clarion.store.engine import Engine
+from clarion.store.group_commit import Rows
+from clarion.store.statement import Unit, keys_of, statement
 from tests.factories import NOW, make_once, new_app_id
 from tests.pipeline import PipelineStore, make_event, make_job
 
 LATER = NOW + 5
+DEAD = 2_500
+MAKE_DEAD = statement(
+    "make_all_dead",
+    "UPDATE jobs SET lane = -1, tries = 9 WHERE id IN (SELECT key FROM json_each(:ids))",
+)
+MAKE_FAILED = statement(
+    "make_failed", "UPDATE events SET status = 'failed', retry_count = 5 WHERE id = :id"
+)
 CONTEXT = f"00-{'a' * 32}-{'1' * 16}-01 vendor=1"
 
 
@@ -147,3 +158,98 @@ async def test_a_dead_letter_is_replayed_from_its_first_try(store: PipelineStore
     (replayed,) = await store.claim(now=LATER)
     assert (replayed.tries, replayed.lane, replayed.due_at) == (0, Priority.HIGH, LATER + 45_000)
     assert replayed.token > job.token
+
+
+class FillingEngine:
+    """The engine of a store whose disk is full after so many writes; it keeps what they changed."""
+
+    def __init__(self, engine: Engine, room: int) -> None:
+        self._engine = engine
+        self.room = room
+        self.changed: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def write(self, unit: Unit) -> Rows | None:
+        if not self.room:
+            raise StorageFull
+        self.room -= 1
+        done = await self._engine.write(unit)
+        self.changed += [
+            str(row).count("/dead/")
+            for step in unit.steps
+            if step.statement.name == "replay_jobs"
+            for row in step.rows
+        ]
+        return done
+
+
+async def fail_with_dead_letters(store: PipelineStore) -> str:
+    """Store an event that failed for many users, and other jobs with ids in between."""
+    event, other = make_event(store.app_id), make_event(store.app_id)
+    jobs = [
+        make_job(each, id=f"{event.id}/dead/{number:05}")
+        for number in range(DEAD)
+        for each in ((other,) if number % 7 == 3 else (event,))
+    ]
+    await store.events.accept([event, other], jobs)
+    dead = MAKE_DEAD.step(ids=keys_of(job.id for job in jobs if job.event_id == event.id))
+    await store.engine.write(Unit("", (dead, MAKE_FAILED.step(id=event.id))))
+    return event.id
+
+
+async def find_state(store: PipelineStore, event_id: str) -> tuple[EventStatus, int, int]:
+    """Return the status of an event, its retries, and how many of its jobs are dead letters."""
+    event = await store.events.get(store.app_id, event_id)
+    assert event is not None
+    counts = await store.queue.count()
+    return event.status, event.retry_count, counts.get((store.app_id, -1), 0)
+
+
+async def test_many_dead_letters_are_replayed_some_at_a_time(
+    engine: Engine, store: PipelineStore
+) -> None:
+    """No other write waits for more than a thousand of them."""
+    event_id = await fail_with_dead_letters(store)
+    store.events._engine = filling = FillingEngine(engine, room=99)
+    assert await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
+    assert await find_state(store, event_id) == (EventStatus.PROCESSING, 0, 0)
+    assert max(filling.changed) <= 1_000
+    assert sum(filling.changed) == DEAD - len(range(3, DEAD, 7))
+
+
+async def test_a_replay_that_is_interrupted_goes_on_with_the_next(
+    engine: Engine, store: PipelineStore
+) -> None:
+    """Until the last commit the event is failed: nobody takes a part for all."""
+    event_id = await fail_with_dead_letters(store)
+    store.events._engine = filling = FillingEngine(engine, room=1)
+    with pytest.raises(StorageFull):
+        await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
+    status, retries, dead = await find_state(store, event_id)
+    assert (status, retries) == (EventStatus.FAILED, 5)
+    assert 0 < dead < DEAD - len(range(3, DEAD, 7))
+    filling.room = 99
+    assert await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
+    assert await find_state(store, event_id) == (EventStatus.PROCESSING, 0, 0)
+    assert not await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
+
+
+async def test_one_that_is_a_dead_letter_again_leaves_the_event_failed(
+    engine: Engine, store: PipelineStore
+) -> None:
+    """A worker may take the first ones while the others are still replayed."""
+    event_id = await fail_with_dead_letters(store)
+
+    class Worker(FillingEngine):
+        async def write(self, unit: Unit) -> Rows | None:
+            done = await super().write(unit)
+            if len(self.changed) == 1:
+                again = keys_of([f"{event_id}/dead/00000"])
+                await engine.write(Unit("", (MAKE_DEAD.step(ids=again),)))
+            return done
+
+    store.events._engine = Worker(engine, room=99)
+    assert await store.events.replay(store.app_id, event_id, Priority.LOW, LATER)
+    assert await find_state(store, event_id) == (EventStatus.FAILED, 0, 1)

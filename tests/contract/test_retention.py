@@ -20,7 +20,7 @@ from clarion.events.model import (
     LimitClaim,
     Notification,
 )
-from clarion.events.sql.retention import SqlRetention
+from clarion.events.sql.retention import LOOKED_AT_FACTOR, SqlRetention
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -276,6 +276,16 @@ async def test_orphaned_jobs_are_deleted_in_steps_and_other_jobs_stay(
     assert [await retention.prune_orphaned_jobs(2) for _ in range(3)] == [2, 1, 0]
     (row,) = await store.engine.fetch(COUNT_JOBS, app_id=store.app_id)
     assert row[0] == 4
+
+
+async def test_a_round_looks_at_some_jobs_and_the_next_goes_on_from_there(
+    store: PipelineStore, retention: SqlRetention
+) -> None:
+    """However many jobs wait without a time, as those of users who have a channel off."""
+    for kind in [JobKind.DECIDE] * (2 * LOOKED_AT_FACTOR + 1) + [JobKind.HELD]:
+        event = make_event(store.app_id)
+        await store.events.accept([event], [make_job(event, kind=kind, due_at=NEVER)])
+    assert [await retention.prune_orphaned_jobs(1) for _ in range(4)] == [0, 0, 1, 0]
 
 
 async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRetention) -> None:

@@ -18,6 +18,7 @@ from clarion.channels.model import (
     OutgoingMessage,
     Retry,
 )
+from clarion.clock import Clock
 from clarion.events.drafts import EventDraft
 from clarion.events.model import Delivery, DeliveryStatus, ReasonCode
 from clarion.events.pipeline import Pipeline
@@ -65,13 +66,14 @@ class World:
     def __init__(self, engine: Engine, channel: Channel, **changes: object) -> None:
         self.engine, self.channel, self.app_id = engine, channel, new_app_id()
         self.clock = FixedClock(NOW)
+        self.time: Clock = self.clock
         self.sender = Failing(self.clock, **changes)  # type: ignore[arg-type]
         self.event_id = ""
         self.pipeline = self.restart()
 
     def restart(self) -> Pipeline:
         """Return a pipeline as after a start of the server."""
-        return build_pipeline(self.engine, self.clock, {self.channel: self.sender})
+        return build_pipeline(self.engine, self.time, {self.channel: self.sender})
 
     async def begin(self) -> None:
         quiet = Preferences(quiet_hours=(False,) * 24, types={"SHIPPED": {Channel.SMS: True}})

@@ -92,7 +92,8 @@ EXCEPTIONS = (
         "notification_id event_id id",
         """add_attempt cancel_event delete_attempts delete_attempts_of_notification
         delete_deliveries delete_deliveries_of_notification delete_event end_delivery
-        get_notification list_attempts put_delivery reopen_held replay_jobs wake_held_of_event
+        get_notification list_attempts list_attempts_of_channel put_delivery reopen_held
+        replay_jobs wake_held_of_event
         find_personal_attempts erase_attempts erase_all_attempts show_personal_attempts
         find_personal_deliveries erase_deliveries erase_all_deliveries show_personal_deliveries""",
     ),
@@ -116,6 +117,7 @@ EXCEPTIONS = (
         count_new_decisions count_new_messages count_sent_deliveries count_unsuccessful_deliveries
         delete_orphaned_job list_deleted_users
         list_inactive_users select_analytics_of_minute select_old_analytics
+        move_due_jobs move_waiting_jobs select_chunk_of_jobs select_jobs_between
         select_deleted_topics select_deliveries_without_job select_due_erasures
         select_events_without_job select_expired_dedupes
         select_expired_idempotency_keys select_expired_limit_counts select_expired_messages

@@ -1,5 +1,6 @@
-"""Frequency caps of the installation: how much a user gets in an hour, of all types."""
+"""Frequency caps of the installation and of apps: how much a user gets in an hour, of all types."""
 
+import json
 from pathlib import Path
 
 from tests.e2e.asking import Asker
@@ -30,3 +31,36 @@ def test_a_user_gets_so_much_of_a_category_and_in_all(tmp_path: Path) -> None:
         bo = make_user(app)
         send_and_wait(app, draft(social, user_id=bo))
         assert len(inbox(app, bo)) == 1
+
+
+def test_an_app_may_have_limits_of_its_own(tmp_path: Path) -> None:
+    """Those of the installation hold for the others; null gives them back, and 0 means none."""
+    installation = Installation(tmp_path, user_per_hour="1")
+    key = installation.initialise()["app"]["api_key"]
+    with installation:
+        app = Asker(installation.port, key)
+        news = make_type(app, category="news")
+        made = json.loads(installation.run("app", "create", "Other", "com.example.other").stdout)
+        other = Asker(installation.port, made["api_key"])
+        assert is_held(app, news)
+        assert app.ask("PATCH", "/v1/app", {"user_per_hour": 0}).json["user_per_hour"] == 0
+        assert not is_held(app, news)
+        changed = app.ask("PATCH", "/v1/app", {"user_per_hour": None, "category_per_hour": 1})
+        assert (changed.json["user_per_hour"], changed.json["category_per_hour"]) == (None, 1)
+        assert is_held(app, news)
+        assert is_held(other, make_type(other, category="news"))
+        done = installation.run("app", "limits", made["id"], "0", "default")
+        assert "0" in done.stdout
+        assert installation.run("app", "limits", made["id"], "-1", "default").returncode == 2
+        assert other.get("/v1/app").json["user_per_hour"] == 0
+        for wrong in (-1, 1_000_001, "1", True):
+            assert app.ask("PATCH", "/v1/app", {"user_per_hour": wrong}).status == 422
+
+
+def is_held(app: Asker, type_name: str) -> bool:
+    """Whether the second of two notifications of a new user waits, or an hour has just ended."""
+    user = make_user(app)
+    for _ in range(2):
+        send_and_wait(app, draft(type_name, user_id=user))
+    (verdict,) = {explain(app, draft(type_name, user_id=user))["in_app"]["reason"]}
+    return bool(verdict == "limit_waits")

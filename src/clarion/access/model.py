@@ -38,6 +38,9 @@ class Scope(StrEnum):
 ALL_SCOPES = frozenset(Scope)
 ANY_ORIGIN = "*"
 _ORIGIN_SHOWN = 60
+# Changes a limit of an app to that of the installation.
+OF_INSTALLATION = -1
+PER_HOUR_LIMIT = 1_000_000
 
 
 class UserTokenAlgorithm(StrEnum):
@@ -59,6 +62,9 @@ class App:
     created_at: int
     # The origins of pages whose streams and sockets are accepted; `ANY_ORIGIN` means all.
     allowed_origins: tuple[str, ...] = ()
+    # What a user gets in an hour, in all and of a category; 0: no limit, None: the installation's.
+    user_per_hour: int | None = None
+    category_per_hour: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

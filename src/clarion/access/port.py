@@ -52,8 +52,13 @@ class Apps(Protocol):
         *,
         name: str | None = None,
         allowed_origins: tuple[str, ...] | None = None,
+        user_per_hour: int | None = None,
+        category_per_hour: int | None = None,
     ) -> App | None:
-        """Change what is not None, and return the app; None if it is not there."""
+        """Change what is not None, and return the app; None if it is not there.
+
+        `OF_INSTALLATION` as a limit removes that of the app.
+        """
 
     async def delete(self, app_id: str, now: int) -> App | None:
         """Mark an app as deleted, and end all its keys and tickets; return it, or None.

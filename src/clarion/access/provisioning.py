@@ -9,7 +9,15 @@ from typing import TypeVar
 
 from clarion.access.app_keys import issue_provider_key, issue_user_key
 from clarion.access.keys import issue_key, random_text
-from clarion.access.model import ApiKey, App, ProviderKey, UserKey, UserTokenAlgorithm
+from clarion.access.model import (
+    OF_INSTALLATION,
+    PER_HOUR_LIMIT,
+    ApiKey,
+    App,
+    ProviderKey,
+    UserKey,
+    UserTokenAlgorithm,
+)
 from clarion.access.origins import check_origins
 from clarion.access.port import Apps, Vault
 from clarion.clock import Clock
@@ -49,6 +57,15 @@ def check_app_name(name: str) -> str:
     if not 0 < len(name.strip()) <= len(name) <= _NAME_LENGTH or not is_plain(name):
         raise ValueError(f"must have 1 to {_NAME_LENGTH} characters, and no control characters")
     return name
+
+
+def check_per_hour(limit: int | None) -> int:
+    """Return a limit of an app as it is updated; `ValueError` says what is wrong with it."""
+    if limit is None:
+        return OF_INSTALLATION
+    if not 0 <= limit <= PER_HOUR_LIMIT:
+        raise ValueError(f"must be from 0 to {PER_HOUR_LIMIT:,}, or null")
+    return limit
 
 
 def check_bundle_id(bundle_id: str) -> str:

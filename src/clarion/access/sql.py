@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from clarion.access.model import (
+    OF_INSTALLATION,
     ApiKey,
     App,
     ProviderKey,
@@ -59,7 +60,9 @@ SELECT_APPS = statement(
 UPDATE_APP = statement(
     "update_app",
     f"""UPDATE apps SET name = COALESCE(:name, name),
-    allowed_origins = COALESCE(:allowed_origins, allowed_origins)
+    allowed_origins = COALESCE(:allowed_origins, allowed_origins),
+    user_per_hour = NULLIF(COALESCE(:user_per_hour, user_per_hour), {OF_INSTALLATION}),
+    category_per_hour = NULLIF(COALESCE(:category_per_hour, category_per_hour), {OF_INSTALLATION})
     WHERE id = :id AND deleted_at IS NULL RETURNING {APPS.columns}""",
 )
 # No bundle id has a space, so that nobody can take the name of the mark.
@@ -221,9 +224,17 @@ class SqlApps:
         *,
         name: str | None = None,
         allowed_origins: tuple[str, ...] | None = None,
+        user_per_hour: int | None = None,
+        category_per_hour: int | None = None,
     ) -> App | None:
         origins = None if allowed_origins is None else msgspec.json.encode(allowed_origins).decode()
-        update = UPDATE_APP.guard(id=app_id, name=name, allowed_origins=origins)
+        update = UPDATE_APP.guard(
+            id=app_id,
+            name=name,
+            allowed_origins=origins,
+            user_per_hour=user_per_hour,
+            category_per_hour=category_per_hour,
+        )
         done = await self._engine.write(Unit(app_id, (update,)))
         return APPS.read(done[0][0]) if done else None
 

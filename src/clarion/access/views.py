@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from clarion.access.keys import PREFIX, IssuedKey
-from clarion.access.model import ApiKey, App, UserTokenAlgorithm
+from clarion.access.model import PER_HOUR_LIMIT, ApiKey, App, UserTokenAlgorithm
 from clarion.access.origins import ORIGIN, ORIGINS_LIMIT
 from clarion.fields import documented
 from clarion.http.views import Timestamp, View
@@ -23,6 +23,9 @@ AllowedOrigins = Annotated[
 ]
 
 
+PerHour = Annotated[int | None, documented(minimum=0, maximum=PER_HOUR_LIMIT)]
+
+
 class AppView(View):
     """An application that uses Clarion; users, devices and keys belong to an app."""
 
@@ -34,6 +37,10 @@ class AppView(View):
     """The bundle id, which is also the APNs topic of its pushes."""
     team_id: Annotated[str, msgspec.Meta(description="The `iss` of its APNs provider tokens.")]
     allowed_origins: AllowedOrigins
+    user_per_hour: PerHour
+    """Notifications that a user gets in an hour; 0: no limit, null: that of the installation."""
+    category_per_hour: PerHour
+    """The same for each category."""
     created_at: Timestamp
     """When the app was created."""
 

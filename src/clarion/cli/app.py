@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from clarion.access import model
 from clarion.access.origins import check_origins
-from clarion.access.provisioning import check_app_name, create_app
+from clarion.access.provisioning import check_app_name, check_per_hour, create_app
 from clarion.access.views import show_app
 from clarion.cli.first_run import AppCredentials
 from clarion.cli.flags import SettingFlags, Switch, load_settings
@@ -95,6 +95,7 @@ async def show(app_id: str, /, *, json: Switch = False, **settings: SettingFlags
         ("bundle id", found.bundle_id),
         ("team id", found.team_id),
         ("allowed origins", " ".join(found.allowed_origins) or "none"),
+        *_show_limits(found),
         (
             "user keys",
             " ".join(f"{key.kid} ({key.algorithm.value})" for key in user_keys) or "none",
@@ -128,6 +129,38 @@ async def origins(app_id: str, /, *origin: str, **settings: SettingFlags) -> Non
         if await stores.apps.update(app_id, allowed_origins=checked) is None:
             raise missing(app_id)
     print("\n".join(checked) or "No page may open streams or sockets of this app.")
+
+
+@app.command
+async def limits(
+    app_id: str, user_per_hour: str, category_per_hour: str, /, **settings: SettingFlags
+) -> None:
+    """Set how many notifications a user gets in an hour, in all and of each category.
+
+    More are held. 0 means no limit; `default` means that of the installation, which the settings
+    --user-per-hour and --category-per-hour have. Running servers know it within two seconds.
+    """
+    user = check_value("user_per_hour", _read_limit, user_per_hour)
+    category = check_value("category_per_hour", _read_limit, category_per_hour)
+    async with open_stores(load_settings(settings)) as stores:
+        stores.audit_log.describe(app_id=app_id)
+        changed = await stores.apps.update(app_id, user_per_hour=user, category_per_hour=category)
+    if changed is None:
+        raise missing(app_id)
+    print_rows(_show_limits(changed))
+
+
+def _read_limit(text: str) -> int:
+    if text == "default":
+        return check_per_hour(None)
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("must be a number, or `default`")
+    return check_per_hour(int(text[:10]))
+
+
+def _show_limits(found: model.App) -> list[tuple[str, str]]:
+    limits = {"user per hour": found.user_per_hour, "category per hour": found.category_per_hour}
+    return [(name, "default" if each is None else str(each)) for name, each in limits.items()]
 
 
 @app.command

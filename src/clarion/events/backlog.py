@@ -10,7 +10,6 @@ from collections.abc import Callable
 from clarion.catalog.model import Priority
 from clarion.clock import Clock
 from clarion.errors import ClarionError, TooManyRequests
-from clarion.events.leases import LeaseClock
 from clarion.events.model import NEVER, DueJobs
 from clarion.events.port import Queue
 from clarion.pacing import WorkSlices
@@ -43,7 +42,6 @@ class Backlog:
     ) -> None:
         self._queue = queue
         self._clock = clock
-        self._time = LeaseClock(clock)
         self._limit_ms = age_limit_s * 1000
         self._jobs_limit = jobs_limit
         self._on_due = on_due
@@ -133,7 +131,7 @@ class Backlog:
         """Find every app that has due jobs, and how old they are; return when the next is due."""
         lanes: dict[int, int] = {}
         apps: dict[str, int] = {}
-        now, slices, last, next_at = self._time.now(), WorkSlices(), _FIRST, NEVER
+        now, slices, last, next_at = self._clock.now(), WorkSlices(), _FIRST, NEVER
         while True:
             page = await self._queue.find_oldest(after=last, limit=PAGE)
             for each in page:

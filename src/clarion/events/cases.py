@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,6 +78,10 @@ class FrequencyCaps(NamedTuple):
         return tuple(limits)
 
 
+# Returns the caps of an app.
+FindCaps = Callable[[str], Awaitable[FrequencyCaps]]
+
+
 class PreparedCase(msgspec.Struct, frozen=True):
     """A case, with what is needed to apply its decisions."""
 
@@ -88,6 +92,7 @@ class PreparedCase(msgspec.Struct, frozen=True):
 class _Facts(NamedTuple):
     """What was read for a whole batch."""
 
+    caps: FrequencyCaps
     channels: AppChannels
     used: Mapping[str, int]
     devices: Mapping[str, tuple[Device, ...]]
@@ -116,7 +121,7 @@ class CaseReader:
     """Reads what the rules need to know, for many requests at once."""
 
     ports: PipelinePorts
-    caps: FrequencyCaps
+    find_caps: FindCaps
 
     async def read(self, requests: Sequence[DecisionRequest]) -> list[PreparedCase]:
         """Return a case for each request, in order. All are of one app."""
@@ -126,12 +131,13 @@ class CaseReader:
         users = await self.ports.users.find_many(app_id, {each.user_id for each in requests})
         keys = {key for each in requests if (key := each.dedupe_id) is not None}
         earlier = await notifications.find_earlier(app_id, keys, now) if keys else {}
-        limits = {limit.id for each in requests for limit in self.caps.limits_of(each)}
+        caps = await self.find_caps(app_id)
+        limits = {limit.id for each in requests for limit in caps.limits_of(each)}
         used = await notifications.find_limit_counts(app_id, limits) if limits else {}
         channels = await self.ports.channels.find(app_id)
         pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
         devices = await self._read_devices(app_id, pushed, channels) if pushed else {}
-        facts = _Facts(channels, used, devices, await self._find_reached(requests, devices))
+        facts = _Facts(caps, channels, used, devices, await self._find_reached(requests, devices))
         slices, prepared = WorkSlices(), []
         for each in requests:
             user, before = users.get(each.user_id), earlier.get(each.dedupe_id or "")
@@ -184,7 +190,7 @@ class CaseReader:
             earlier=earlier,
             limits=tuple(
                 Limit(each.id, each.per_hour, each.overflow, facts.used.get(each.id, 0))
-                for each in self.caps.limits_of(request)
+                for each in facts.caps.limits_of(request)
             ),
             next_hour_at=(request.now // HOUR_MS + 1) * HOUR_MS,
         )

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from clarion.clock import Clock
 from clarion.events.model import Job
 
 # How long a claim holds, unless it is renewed. The jobs of a node that died are released earlier:
@@ -22,8 +21,6 @@ RENEWED_MS = 25_000
 RENEW_EVERY_S = 5.0
 # The fencing token of a job that is claimed when it is added.
 FIRST_TOKEN = 1
-# A clock that is set back further than this was wrong for long: its new time counts at once.
-STEP_LIMIT_MS = 600_000
 
 
 class Leases:
@@ -108,28 +105,3 @@ class Leases:
     def renew_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Return the jobs with the tokens of their latest claims; mostly these are the same."""
         return [self.renew(job) for job in jobs] if self._renewed else jobs
-
-
-class LeaseClock:
-    """The time of day by which jobs are due and leases end.
-
-    When the clock is set back, this one runs on at half speed until the other is level with it:
-    otherwise everything that was queued before would wait for as long as the clock went back.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._now = clock.now()
-        self._monotonic = clock.monotonic()
-
-    def now(self) -> int:
-        """Return the milliseconds since 1970."""
-        monotonic, now = self._clock.monotonic(), self._clock.now()
-        passed = monotonic - self._monotonic
-        if self._now - now < STEP_LIMIT_MS:
-            now = max(now, self._now + passed // 2 if self._is_ahead(now, passed) else now)
-        self._now, self._monotonic = now, monotonic
-        return now
-
-    def _is_ahead(self, now: int, passed: int) -> bool:
-        return self._now + passed > now

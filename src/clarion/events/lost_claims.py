@@ -7,7 +7,8 @@ would have to end first. They are due again as soon as the store has answered fo
 
 from __future__ import annotations
 
-from clarion.events.leases import LEASE_MS, LeaseClock, Leases
+from clarion.clock import Clock
+from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.port import Queue
 
 # Since the last failure. What was under way then is settled by now.
@@ -17,20 +18,20 @@ QUIET_MS = 3_000
 class LostClaims:
     """Releases what this node has claimed and nobody in it works on."""
 
-    def __init__(self, queue: Queue, leases: Leases, time: LeaseClock) -> None:
+    def __init__(self, queue: Queue, leases: Leases, clock: Clock) -> None:
         self._queue = queue
         self._leases = leases
-        self._time = time
+        self._clock = clock
         self._failed_at: int | None = None
 
     def note(self) -> None:
         """Take note that the store failed: what was claimed before may be lost."""
-        self._failed_at = self._time.now()
+        self._failed_at = self._clock.now()
 
     async def release(self) -> None:
         """Make due what was lost, once the store has not failed for a while."""
-        failed_at, now = self._failed_at, self._time.now()
-        if failed_at is None or now - failed_at < QUIET_MS:
+        failed_at, now = self._failed_at, self._clock.now()
+        if failed_at is None or 0 <= now - failed_at < QUIET_MS:
             return
         # Who claims at this moment does not hold the jobs yet.
         until = self._leases.find_oldest_claim(failed_at + 1) + LEASE_MS

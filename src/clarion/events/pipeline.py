@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Collection, Container, Mapping,
 from functools import partial
 
 from clarion.catalog.model import Channel, Priority
+from clarion.clock import SteadyClock
 from clarion.errors import ClarionError
 from clarion.events.arrivals import Arrivals
 from clarion.events.backlog import Backlog
-from clarion.events.cases import CaseReader, FrequencyCaps
+from clarion.events.cases import CaseReader, FindCaps
+from clarion.events.clock_steps import ClockSteps
 from clarion.events.decider import Decider
 from clarion.events.deliverer import Attempts, Deliverer
 from clarion.events.digester import Digester
@@ -19,7 +21,7 @@ from clarion.events.expander import Expander
 from clarion.events.explainer import Explainer
 from clarion.events.handover import Handover
 from clarion.events.intake import Intake
-from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, LeaseClock, Leases
+from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, Leases
 from clarion.events.lost_claims import LostClaims
 from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
@@ -59,16 +61,19 @@ class Pipeline:
         queue_age_limit_s: int,
         app_waiting: int,
         has_workers: bool,
-        caps: FrequencyCaps,
+        find_caps: FindCaps,
         refused_schemes: Collection[str] = REFUSED_SCHEMES,
         deleted_apps: Container[str] = (),
     ) -> None:
         self._ports = ports
         self._deleted_apps = deleted_apps
-        self._leases, self._time = Leases(), LeaseClock(ports.clock)
-        self._lost = LostClaims(ports.queue, self._leases, self._time)
+        self._leases = Leases()
+        self._lost = LostClaims(ports.queue, self._leases, ports.clock)
         self.metrics = PipelineMetrics(JobKind)
-        self._cases = CaseReader(ports, caps)
+        self._cases = CaseReader(ports, find_caps)
+        clock = ports.clock
+        steps = ClockSteps(clock, ports.queue) if isinstance(clock, SteadyClock) else None
+        self.follow_clock = steps.run if steps else None
         self.backlog = Backlog(
             ports.queue,
             ports.clock,
@@ -149,7 +154,7 @@ class Pipeline:
                 size=size,
                 writer=writer,
                 leases=leases,
-                time=self._time,
+                clock=ports.clock,
                 lost=self._lost,
                 find_due=self.backlog.refresh,
                 deleted_apps=self._deleted_apps,
@@ -212,7 +217,7 @@ class Pipeline:
 
     async def take_over(self, node_id: str = "") -> None:
         """Release the jobs that a node had claimed, which works no more."""
-        now = self._time.now()
+        now = self._ports.clock.now()
         # With SQLite, the clock may have been set back since: then leases end long after now.
         until = now + 2 * LEASE_MS if node_id else NEVER
         await self._ports.queue.release_claims(node_id, now=now, until=until)
@@ -228,7 +233,7 @@ class Pipeline:
 
     async def renew_old_leases(self) -> None:
         """Extend the leases that end soon of jobs that are still worked on."""
-        now, leases = self._time.now(), self._leases
+        now, leases = self._ports.clock.now(), self._leases
         ending = leases.find_ending(now + RENEWED_MS)
         for start in range(0, len(ending), RENEWED_AT_ONCE):
             some = ending[start : start + RENEWED_AT_ONCE]

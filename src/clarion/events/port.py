@@ -89,7 +89,11 @@ class Events(Protocol):
         """
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
-        """Make the dead letters of an event due again; False if the event has not failed."""
+        """Make the dead letters of an event due again; False if the event has not failed.
+
+        Many are made due in several commits. The event is failed until the last one: if the caller
+        is cancelled, or the store fails, another call does the rest.
+        """
 
     async def find_dead(self, app_id: str, job_ids: Iterable[str]) -> dict[str, str]:
         """Return the events to be replayed, by job, of those jobs that are dead letters."""
@@ -141,6 +145,19 @@ class Queue(Protocol):
 
         `held` are the ids of jobs that it works on, by app. The claims that were lost do not count
         as claims without progress.
+        """
+
+    async def move_due(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
+        """Add `by_ms`, which is negative, to the time of jobs that are due.
+
+        Looks at `limit` jobs after an id; returns the last id, None if there are no more.
+        """
+
+    async def move_waiting(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
+        """Add `by_ms` to the time of jobs that wait after a try: leases and retries.
+
+        What waits for a time of day keeps it, as far as that is known: a delivery that was put off
+        and not tried is moved back, but not ahead. It decides again when it is due. As `move_due`.
         """
 
     async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
@@ -242,7 +259,15 @@ class Deliveries(Protocol):
         """Return the deliveries of notifications, by notification id, in one read."""
 
     async def list_attempts(self, notification_id: str) -> tuple[Attempt, ...]:
-        """Return the attempts to deliver a notification, at most 1,000."""
+        """Return the newest 1,000 attempts to deliver a notification, in their order."""
+
+    async def list_attempts_of_channel(
+        self, notification_id: str, channel: Channel
+    ) -> tuple[Attempt, ...]:
+        """Return all attempts on a channel, in their order.
+
+        An address has two rounds of the schedule of retries at most, for each provider.
+        """
 
     async def list_collected(
         self, app_id: str, user_id: str, digest: str, limit: int
@@ -305,7 +330,8 @@ class Retention(Protocol):
     async def prune_orphaned_jobs(self, limit: int) -> int:
         """Delete jobs without a due time whose notification or collected deliveries are gone.
 
-        At most `limit`; return how many. Other jobs of deleted notifications end when due.
+        At most `limit`; return how many. Looks at twenty times as many jobs, and goes on from there
+        the next time. Other jobs of deleted notifications end when due.
         """
 
     async def prune_claims(self, now: int, limit: int) -> int:

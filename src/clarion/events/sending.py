@@ -140,10 +140,11 @@ class Sending:
     async def _make_plan(
         self, waiting: WaitingNotification, delivery: Delivery, channels: AppChannels
     ) -> Plan:
-        past: list[Attempt] = []
+        past: Sequence[Attempt] = ()
         if delivery.attempt_count:
-            attempts = await self.ports.deliveries.list_attempts(delivery.notification_id)
-            past = [each for each in attempts if each.channel is delivery.channel]
+            past = await self.ports.deliveries.list_attempts_of_channel(
+                delivery.notification_id, delivery.channel
+            )
         if delivery.channel is Channel.PUSH:
             return self._plan_push(waiting, past)
         user, type_name = waiting.prepared.case.recipient, waiting.notification.type

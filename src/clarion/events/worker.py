@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from clarion.clock import Clock
 from clarion.errors import ClarionError, ServiceError
 from clarion.events.handover import Handover
-from clarion.events.leases import LEASE_MS, LeaseClock, Leases
+from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.lost_claims import LostClaims
 from clarion.events.model import DeadLetter, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
@@ -50,7 +51,7 @@ class Worker:
     size: BatchSize
     writer: OutcomeWriter
     leases: Leases
-    time: LeaseClock
+    clock: Clock
     lost: LostClaims
     find_due: Callable[[], Awaitable[None]]
     deleted_apps: Container[str] = ()
@@ -108,7 +109,7 @@ class Worker:
         return len(pairs)
 
     async def _work_due(self, app_id: str) -> int:
-        pool, now = self.pool, self.time.now()
+        pool, now = self.pool, self.clock.now()
         # Before the claim: what is added from here on may not be claimed by it.
         pool.turns.due.pop(app_id, None)
         if app_id in self.deleted_apps:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hmac import compare_digest
 
-from clarion.errors import IdempotencyKeyReused
+from clarion.errors import IdempotencyKeyReused, StoreUnavailable
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.store.engine import Engine
 from clarion.store.records import Record
@@ -24,6 +24,9 @@ SELECT_ANSWER = statement(
     """SELECT fingerprint, answer FROM idempotency_keys
     WHERE app_id = :app_id AND key = :key AND expires_at > :now""",
 )
+# A response may be pruned, or erased with its user, between the claim that it refuses and the read
+# of it: then the key is free, and nothing is stored yet.
+_ATTEMPTS = 2
 SELECT_OLD_KEYS, DELETE_KEY = expiry_sweep("idempotency_keys", "key")
 
 
@@ -33,18 +36,27 @@ def claim(once: IdempotencyClaim) -> Step:
 
 
 async def write_once(
-    engine: Engine, unit_key: str, once: IdempotencyClaim | None, *steps: Step
+    engine: Engine,
+    unit_key: str,
+    once: IdempotencyClaim | None,
+    *steps: Step,
+    owner: str | None = None,
 ) -> StoredResponse | tuple[tuple[Row, ...], ...] | None:
     """Commit steps, with a claim for the first request only, and return the rows of each.
 
     A repeated request gets the stored response. None if another guard refused the unit.
     """
-    claims = (claim(once),) if once else ()
-    owner = once.app_id if once else None
-    rows = await engine.write(Unit(unit_key, (*claims, *steps), owner))
-    if rows is not None:
-        return rows[len(claims) :]
-    return await replay_if_claimed(engine, once) if once else None
+    if once is None:
+        return await engine.write(Unit(unit_key, steps, owner))
+    unit = Unit(unit_key, (claim(once), *steps), owner or once.app_id)
+    for _ in range(_ATTEMPTS):
+        if (rows := await engine.write(unit)) is not None:
+            return rows[1:]
+        if (replay := await replay_if_claimed(engine, once)) is not None:
+            return replay
+    if any(step.is_guard for step in steps):
+        return None
+    raise StoreUnavailable
 
 
 async def replay_if_claimed(engine: Engine, once: IdempotencyClaim) -> StoredResponse | None:

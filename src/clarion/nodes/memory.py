@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clarion.clock import Clock, SteadyClock
 from clarion.nodes.port import Allowance, Quota, Taken
 
 # With more keys in one window the counters start at zero again: memory is bounded, limits are not
@@ -12,17 +13,24 @@ KEYS_LIMIT = 200_000
 
 
 class MemoryLimits:
-    """The `Limits` port: a dictionary for each window."""
+    """The `Limits` port: a dictionary for each window.
 
-    def __init__(self) -> None:
+    A window lasts for its time whatever the clock is set to meanwhile: none begins or lasts longer
+    because of that.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = SteadyClock(clock)
         # By the length of the window: the number of the current window and its counts.
         self._windows: dict[int, tuple[int, dict[str, int]]] = {}
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
         count = self.count(key, window_s=window_s, now=now)
+        now -= self._clock.step_ms
         return allowance(count, limit=limit, window_s=window_s, now=now)
 
     async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
+        now -= self._clock.step_ms
         counts = self._counts_of(window_s, now // (window_s * 1000))
         used: list[int] = []
         for key, limit in quotas:
@@ -34,9 +42,14 @@ class MemoryLimits:
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
         """Count one use and return the count in the current window."""
+        now -= self._clock.step_ms
         counts = self._counts_of(window_s, now // (window_s * 1000))
         count = counts[key] = counts.get(key, 0) + 1
         return count
+
+    def find_reset_s(self, *, window_s: int, now: int) -> int:
+        """Return in how many seconds the current window ends."""
+        return window_s - (now - self._clock.step_ms) // 1000 % window_s
 
     def _counts_of(self, window_s: int, number: int) -> dict[str, int]:
         current, counts = self._windows.get(window_s, (-1, {}))

@@ -155,6 +155,9 @@ class TopicDispatch:
     def _offer(self, connection: Connection, message: Message, cursor: TopicCursor) -> None:
         if not message.is_stored:
             offer(connection, message, self._clock.monotonic())
+            # It has a number, and leaves no gap to be read: the next one is expected after it.
+            if message.sequence == cursor.read + 1 and not cursor.is_behind:
+                cursor.read = message.sequence
         elif message.sequence <= cursor.read:
             return  # it has subscribed or read since the message was published
         elif cursor.is_behind or message.sequence != cursor.read + 1:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from clarion.errors import StoreUnavailable
-from clarion.events.leases import LEASE_MS, LeaseClock, Leases
+from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.lost_claims import QUIET_MS, LostClaims
 from tests.factories import NOW, FixedClock
 from tests.pipeline import make_event, make_job
@@ -33,7 +33,7 @@ class Node:
 
     def __init__(self) -> None:
         self.clock, self.queue, self.leases = FixedClock(), Released(), Leases()
-        self.lost = LostClaims(self.queue, self.leases, LeaseClock(self.clock))  # type: ignore[arg-type]
+        self.lost = LostClaims(self.queue, self.leases, self.clock)  # type: ignore[arg-type]
 
 
 @pytest.fixture

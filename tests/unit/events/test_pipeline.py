@@ -8,12 +8,11 @@ import pytest
 
 from clarion.catalog.model import Priority
 from clarion.errors import StoreUnavailable, TooManyRequests
-from clarion.events.cases import FrequencyCaps
 from clarion.events.model import DueJobs, Event, Job
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from tests.factories import NOW, FixedClock
-from tests.pipeline import make_event
+from tests.pipeline import find_no_caps, make_event
 
 AGE_LIMIT_S = 60
 JOBS_LIMIT = 1_000
@@ -93,7 +92,7 @@ def make_pipeline(
         queue_age_limit_s=AGE_LIMIT_S,
         app_waiting=JOBS_LIMIT,
         has_workers=has_workers,
-        caps=FrequencyCaps(),
+        find_caps=find_no_caps,
         deleted_apps=deleted_apps,
     )
 

@@ -54,7 +54,7 @@ class Recorded:
         keys = ChainKeys(("00000000", bytes(32)))
         self.log = SqlAuditLog(engine, keys, clock, "node")  # type: ignore[arg-type]
         self._clock = clock
-        self._limits = MemoryLimits()
+        self._limits = MemoryLimits(FixedClock())
         self.sent: list[int] = []
 
     async def ask(

@@ -222,7 +222,7 @@ async def make(
                 AdminAuthentication(admins, apps=apps, policy=SignInPolicy(), clock=clock),
             ),
             origins=AllowedOrigins(known_apps, clock),
-            limits=MemoryLimits(),
+            limits=MemoryLimits(FixedClock()),
             clock=clock,
             metrics=metrics,
             settings=replace(Settings(), max_body_bytes=LIMIT, **changes),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.nodes.memory import KEYS_LIMIT, MemoryLimits, allowance
-from tests.factories import MINUTE, NOW
+from tests.factories import MINUTE, NOW, FixedClock
 
 
 @given(
@@ -24,7 +24,7 @@ def test_what_is_left_is_never_below_zero_and_the_reset_is_within_the_window(
 
 
 async def test_a_window_that_is_over_is_forgotten() -> None:
-    limits = MemoryLimits()
+    limits = MemoryLimits(FixedClock())
     for number in range(100):
         await limits.take(f"key {number}", limit=1, window_s=60, now=NOW)
     await limits.take("key", limit=1, window_s=60, now=NOW + MINUTE)
@@ -33,7 +33,7 @@ async def test_a_window_that_is_over_is_forgotten() -> None:
 
 
 async def test_too_many_keys_in_one_window_start_it_afresh() -> None:
-    limits = MemoryLimits()
+    limits = MemoryLimits(FixedClock())
     counts = limits._counts_of(60, NOW // MINUTE)
     counts.update((str(number), 9) for number in range(KEYS_LIMIT))
     assert (await limits.take("7", limit=5, window_s=60, now=NOW)).is_exceeded is False
@@ -42,4 +42,25 @@ async def test_too_many_keys_in_one_window_start_it_afresh() -> None:
 
 @pytest.mark.parametrize("now", [0, 1, 59_999])
 async def test_the_first_window_of_all_is_a_window(now: int) -> None:
-    assert (await MemoryLimits().take("a", limit=1, window_s=60, now=now)).remaining == 0
+    assert (
+        await MemoryLimits(FixedClock()).take("a", limit=1, window_s=60, now=now)
+    ).remaining == 0
+
+
+@pytest.mark.parametrize("step", [60 * MINUTE, -60 * MINUTE, 7, -7])
+async def test_a_window_goes_on_and_ends_when_the_clock_is_set(step: int) -> None:
+    clock = FixedClock()
+    limits = MemoryLimits(clock)
+
+    async def take() -> tuple[int, int]:
+        left = await limits.take("a", limit=5, window_s=60, now=clock.now())
+        return left.remaining, left.reset_s
+
+    assert await take() == (4, 60)
+    clock.step(step)
+    assert await take() == (3, 60)
+    assert limits.find_reset_s(window_s=60, now=clock.now()) == 60
+    clock.advance(MINUTE - 1)
+    assert await take() == (2, 1)
+    clock.advance(1)
+    assert await take() == (4, 60)

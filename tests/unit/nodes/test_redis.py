@@ -14,7 +14,7 @@ from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_bre
 from clarion.nodes.redis.client import connect_once
 from clarion.nodes.redis.limits import RedisLimits
 from clarion.nodes.redis.link import TIMEOUT_S, RedisRefused
-from tests.factories import NOW
+from tests.factories import NOW, FixedClock
 from tests.processes import free_port
 from tests.replacing import replace
 from tests.servers import RedisCluster, RedisServer
@@ -60,7 +60,7 @@ async def take(limits: RedisLimits, limit: int = 1_000_000) -> Allowance:
 
 
 async def test_without_redis_the_node_counts_for_itself(unreachable: RedisBreaker) -> None:
-    limits = RedisLimits(unreachable, MemoryLimits())
+    limits = RedisLimits(unreachable, MemoryLimits(FixedClock()))
     taken = [await take(limits, limit=2) for _ in range(3)]
     assert [each.is_exceeded for each in taken] == [False, False, True]
 
@@ -76,7 +76,7 @@ async def test_redis_that_hangs_costs_one_time_out_and_is_used_again_when_it_ans
 ) -> None:
     clock = asyncio.get_running_loop().time
     async with probing(server.url) as (breaker, changes):
-        limits = RedisLimits(breaker, MemoryLimits())
+        limits = RedisLimits(breaker, MemoryLimits(FixedClock()))
         await take(limits)
         server.pause()
         await take(limits)
@@ -95,7 +95,7 @@ async def test_redis_that_hangs_costs_one_time_out_and_is_used_again_when_it_ans
 async def test_a_change_is_logged_once(server: RedisServer) -> None:
     with capture_logs() as logs:
         async with probing(server.url) as (breaker, _):
-            limits = RedisLimits(breaker, MemoryLimits())
+            limits = RedisLimits(breaker, MemoryLimits(FixedClock()))
             server.pause()
             await asyncio.gather(*(take(limits) for _ in range(30)))
             await asyncio.sleep(3 * PROBE_S)
@@ -167,7 +167,7 @@ async def test_a_limit_is_not_counted_while_its_slot_is_elsewhere(
     """A refused command opens the breaker; the next probe learns where the slot is."""
     async with probing(redis_cluster.url) as (breaker, changes):
         breaker.client._owners.reverse()
-        limits = RedisLimits(breaker, MemoryLimits())
+        limits = RedisLimits(breaker, MemoryLimits(FixedClock()))
         assert (await take(limits, limit=5)).remaining == 4
         await until_changed(changes)
         assert (await take(limits, limit=5)).remaining == 4

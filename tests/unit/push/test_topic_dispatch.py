@@ -138,6 +138,29 @@ async def test_a_broadcast_that_is_not_stored_is_sent_to_connected_devices(
     assert (await gateway.connect()).ids == []
 
 
+async def test_a_broadcast_that_is_not_stored_makes_nobody_read_the_store(
+    gateway: Gateway,
+) -> None:
+    await gateway.subscribe()
+    phone = await gateway.connect()
+    reads = gateway.store.reads
+    sent = [await gateway.publish(is_stored=each) for each in (False, False, True, False, True)]
+    await settle()
+    assert phone.ids == [message.id for message in sent]
+    assert gateway.store.reads == reads
+
+
+async def test_a_broadcast_that_is_not_stored_hides_no_gap_before_it(gateway: Gateway) -> None:
+    """One that another node has published is read with the next one that is stored."""
+    await gateway.subscribe()
+    phone = await gateway.connect()
+    missed = make_broadcast()
+    await gateway.broadcasts.publish(missed, StoragePolicy.ALL)
+    once, kept = await gateway.publish(is_stored=False), await gateway.publish()
+    await settle()
+    assert sorted(phone.ids) == sorted([missed.id, once.id, kept.id])
+
+
 @pytest.mark.parametrize("priority", [MIDDLE, LOW])
 async def test_a_broadcast_that_can_wait_does_not_wake_a_device_in_the_background(
     gateway: Gateway, priority: PushPriority

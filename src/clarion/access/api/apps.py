@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Response, delete, get, patch, post
@@ -14,8 +15,14 @@ from clarion.access.known_apps import KnownApps
 from clarion.access.model import AdminCaller, App, Role, Scope
 from clarion.access.origins import check_origins
 from clarion.access.port import Apps
-from clarion.access.provisioning import BUNDLE_ID, NewApp, check_app_name, propose_app
-from clarion.access.views import AllowedOrigins, AppView, show_app
+from clarion.access.provisioning import (
+    BUNDLE_ID,
+    NewApp,
+    check_app_name,
+    check_per_hour,
+    propose_app,
+)
+from clarion.access.views import AllowedOrigins, AppView, PerHour, show_app
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import NotFound
@@ -47,12 +54,20 @@ class AppChange(Body):
     name: AppName | UnsetType = UNSET
     """The name of the app for people."""
     allowed_origins: AllowedOrigins | UnsetType = UNSET
+    user_per_hour: PerHour | UnsetType = UNSET
+    """Notifications that a user gets in an hour; 0: no limit, null: that of the installation."""
+    category_per_hour: PerHour | UnsetType = UNSET
+    """The same for each category."""
 
 
 class OwnAppChange(Body):
     """What an app may change of itself; what is left out stays."""
 
     allowed_origins: AllowedOrigins | UnsetType = UNSET
+    user_per_hour: PerHour | UnsetType = UNSET
+    """Notifications that a user gets in an hour; 0: no limit, null: that of the installation."""
+    category_per_hour: PerHour | UnsetType = UNSET
+    """The same for each category."""
 
 
 class CreatedApp(AppView):
@@ -129,7 +144,10 @@ class AppsController(Controller):
         apps: Injected[Apps],
         known_apps: Injected[KnownApps],
     ) -> AppView:
-        """Change the name or the allowed origins. Needs the role admin for the app."""
+        """Change the name, the allowed origins or the limits. Needs the role admin for the app.
+
+        Running servers know new limits within two seconds.
+        """
         admin_of(request, Role.ADMIN, app_id)
         return await _update(app_id, data, apps, known_apps)
 
@@ -172,7 +190,10 @@ class OwnAppController(Controller):
         apps: Injected[Apps],
         known_apps: Injected[KnownApps],
     ) -> AppView:
-        """Change the origins from which browsers may open streams and sockets."""
+        """Change the origins from which browsers may open streams and sockets, or the limits.
+
+        Running servers know new limits within two seconds.
+        """
         caller = app_of(request, Scope.KEYS_WRITE)
         return await _update(caller.app_id, data, apps, known_apps)
 
@@ -205,7 +226,12 @@ async def _update(
     return show_app(app)
 
 
-_CHECKS = {"name": check_app_name, "allowed_origins": check_origins}
+_CHECKS: dict[str, Callable[[Any], object]] = {
+    "name": check_app_name,
+    "allowed_origins": check_origins,
+    "user_per_hour": check_per_hour,
+    "category_per_hour": check_per_hour,
+}
 
 
 def _created(new: NewApp) -> CreatedApp:

@@ -43,8 +43,12 @@ async def show_keys(visit: Visit) -> Response:
 
 
 async def update_app(visit: Visit) -> Response:
-    body = {"name": visit.field("name"), "allowed_origins": read_lines(visit, "allowed_origins")}
+    body: dict[str, Any] = {
+        "name": visit.field("name"),
+        "allowed_origins": read_lines(visit, "allowed_origins"),
+    }
     try:
+        body |= {name: read_number(visit, name) for name in ("user_per_hour", "category_per_hour")}
         await visit.call("PATCH", "apps", visit.app_id, body=body)
     except Refused as refused:
         return await _show_again(visit, refused)

@@ -182,7 +182,11 @@ class EventsController(Controller):
         clock: Injected[Clock],
         wake: Injected[Wake],
     ) -> EventView:
-        """Retry the failed jobs of an event, up to five times again."""
+        """Retry the failed jobs of an event, up to five times again.
+
+        The response comes when all are stored as due. The event is `failed` until then: if the
+        request is interrupted, the same one does the rest.
+        """
         caller = app_of(request, Scope.EVENTS_WRITE)
         event = await _find(events, caller.app_id, event_id)
         if not await events.replay(caller.app_id, event_id, event.priority, clock.now()):

@@ -215,7 +215,10 @@ class NotificationsController(Controller):
     async def list_deliveries(
         self, notification: Injected[Notification], deliveries: Injected[Deliveries]
     ) -> DeliveriesView:
-        """Return the delivery on each channel, with its attempts."""
+        """Return the delivery on each channel, with its attempts.
+
+        Of more than 1,000 attempts on all channels, the newest are returned.
+        """
         own = await _deliveries_of(notification, deliveries)
         # Read last, so that the attempt that ended a delivery is never missing.
         attempts = await deliveries.list_attempts(notification.id)
@@ -228,7 +231,10 @@ class NotificationsController(Controller):
         deliveries: Injected[Deliveries],
         events: Injected[Events],
     ) -> TimelineView:
-        """Return all decisions, attempts and results, oldest first."""
+        """Return all decisions, attempts and results, oldest first.
+
+        Of more than 1,000 attempts, the newest are returned.
+        """
         timeline = build_timeline(
             await events.get(notification.app_id, notification.event_id),
             notification,

@@ -28,6 +28,8 @@ PUT_DELIVERY = statement(
     reason = CASE WHEN {_IS_REPORTED} THEN deliveries.reason ELSE excluded.reason END,
     delivered_at = COALESCE(deliveries.delivered_at, excluded.delivered_at)""",
 )
+# A user with many devices may have more, after all retries.
+ATTEMPTS_SHOWN = 1_000
 # A report may come before the outcome of the attempt is written: then the delivery is queued yet.
 _REPORTED = """WHERE notification_id = :notification_id AND channel = :channel AND app_id = :app_id
     AND status IN ('queued', 'sent') RETURNING notification_id"""
@@ -53,8 +55,16 @@ SELECT_DELIVERIES = statement(
 )
 LIST_ATTEMPTS = statement(
     "list_attempts",
-    f"""SELECT {ATTEMPTS.columns} FROM attempts WHERE notification_id = :notification_id
-    ORDER BY channel, number, device_id LIMIT 1000""",
+    f"""SELECT {ATTEMPTS.columns} FROM (SELECT {ATTEMPTS.columns} FROM attempts
+      WHERE notification_id = :notification_id
+      ORDER BY attempted_at DESC, number DESC LIMIT {ATTEMPTS_SHOWN}) AS newest
+    ORDER BY channel, number, device_id""",
+)
+# All of them: a device of which the first attempt was left out would be sent to again.
+LIST_ATTEMPTS_OF_CHANNEL = statement(
+    "list_attempts_of_channel",
+    f"""SELECT {ATTEMPTS.columns} FROM attempts
+    WHERE notification_id = :notification_id AND channel = :channel ORDER BY number, device_id""",
 )
 # Both statuses are written out, so that SQLite sees that the partial index holds them all.
 LIST_COLLECTED = statement(
@@ -86,6 +96,14 @@ class SqlDeliveries:
 
     async def list_attempts(self, notification_id: str) -> tuple[Attempt, ...]:
         rows = await self._engine.fetch(LIST_ATTEMPTS, notification_id=notification_id)
+        return tuple(map(ATTEMPTS.read, rows))
+
+    async def list_attempts_of_channel(
+        self, notification_id: str, channel: Channel
+    ) -> tuple[Attempt, ...]:
+        rows = await self._engine.fetch(
+            LIST_ATTEMPTS_OF_CHANNEL, notification_id=notification_id, channel=channel.value
+        )
         return tuple(map(ATTEMPTS.read, rows))
 
     async def list_collected(

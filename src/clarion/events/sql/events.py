@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
 
 from clarion.catalog.model import Priority
 from clarion.events.model import INDEXED, Event, EventStatus, Job, JobOutcome
@@ -27,6 +28,8 @@ _STATUS, _REMAINING, _COUNT, _UPDATED = map(
 # the event cancelled when they are due.
 _CHECKED = 1_000
 _NEWEST = "\uffff"
+# Dead letters that are replayed in one commit.
+_REPLAYED = 1_000
 
 ADD = statement("add_event", f"INSERT INTO events ({EVENTS.columns}) VALUES ({EVENTS.parameters})")
 GET = statement(
@@ -37,8 +40,8 @@ SELECT_MANY = statement(
     f"""SELECT {EVENTS.columns} FROM events
     WHERE app_id = :app_id AND id IN (SELECT key FROM json_each(:ids))""",
 )
-SELECT_DEAD = statement(
-    "select_dead_letters",
+FIND_DEAD = statement(
+    "find_dead_letters",
     f"""SELECT id, event_id FROM jobs WHERE id IN (SELECT key FROM json_each(:ids))
     AND app_id = :app_id AND lane = {DEAD_LANE}""",
 )
@@ -88,10 +91,40 @@ REPLAY = statement(
     retry_count = 0, updated_at = :now
     WHERE app_id = :app_id AND id = :id AND status = 'failed' RETURNING id""",
 )
+# While its dead letters are replayed in several commits, an event is still failed.
+KEEP_FAILED = statement(
+    "keep_failed_event",
+    """UPDATE events SET updated_at = :now
+    WHERE app_id = :app_id AND id = :id AND status = 'failed' RETURNING id""",
+)
+# Of the first ones some may have become dead letters again meanwhile.
+FAIL_AGAIN = statement(
+    "fail_event_again",
+    f"""UPDATE events SET status = 'failed' WHERE app_id = :app_id AND id = :id
+    AND EXISTS (SELECT 1 FROM jobs
+    WHERE event_id = :id AND app_id = :app_id AND lane = {DEAD_LANE})""",
+)
 REPLAY_JOBS = statement(
     "replay_jobs",
     f"""UPDATE jobs SET lane = :lane, due_at = :now, tries = 0
-    WHERE event_id = :event_id AND lane = {DEAD_LANE}""",
+    WHERE id IN (SELECT key FROM json_each(:ids)) AND lane = {DEAD_LANE}""",
+)
+SELECT_DEAD = statement(
+    "select_dead_letters",
+    f"""SELECT id FROM jobs WHERE event_id = :event_id AND app_id = :app_id
+    AND lane = {DEAD_LANE} LIMIT :limit""",
+)
+FIND_DEAD_RANGE = statement(
+    "find_range_of_dead_letters",
+    f"""SELECT MIN(id), MAX(id) FROM jobs WHERE event_id = :event_id AND app_id = :app_id
+    AND lane = {DEAD_LANE}""",
+)
+# There is no index that has the dead letters of an event in an order. Those of a large audience are
+# next to each other among all jobs.
+SELECT_JOBS_BETWEEN = statement(
+    "select_jobs_between",
+    """SELECT id, event_id FROM jobs WHERE id > :after AND id <= :last ORDER BY id
+    LIMIT :limit""",
 )
 
 
@@ -104,18 +137,17 @@ class SqlEvents:
     async def accept(
         self, events: Sequence[Event], jobs: Sequence[Job], once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        claim = (idempotency.claim(once),) if once else ()
         rows: list[Row] = []
         slices = Slices()
         for event in events:
             rows.append(EVENTS.bind(event))
             await slices.pause()
         add = ADD.many(rows)
-        steps = (*claim, add, queue.add(jobs))
-        done = await self._engine.write(Unit(events[0].id, steps, events[0].app_id))
-        if done is None and once is not None:
-            return await self.find_response(once)
-        return None
+        steps, first = (add, queue.add(jobs)), events[0]
+        done = await idempotency.write_once(
+            self._engine, first.id, once, *steps, owner=first.app_id
+        )
+        return done if isinstance(done, StoredResponse) else None
 
     async def accept_decided(
         self, event: Event, outcome: JobOutcome, once: IdempotencyClaim | None, now: int
@@ -131,14 +163,15 @@ class SqlEvents:
     async def publish(
         self, event: Event, job: Job, message: Message, once: IdempotencyClaim | None = None
     ) -> StoredResponse | int | None:
-        claim = (idempotency.claim(once),) if once else ()
         written = publish_steps(message, StoragePolicy.ALL)
-        steps = (*claim, *written, ADD.many((EVENTS.bind(event),)), queue.add((job,)))
+        steps = (*written, ADD.many((EVENTS.bind(event),)), queue.add((job,)))
         # By its topic, as every unit that takes the lock of one.
-        done = await self._engine.write(Unit(message.topic or "", steps, event.app_id))
-        if done is None:
-            return await self.find_response(once) if once else None
-        return int(done[len(claim) + 1][0][0])
+        done = await idempotency.write_once(
+            self._engine, message.topic or "", once, *steps, owner=event.app_id
+        )
+        if done is None or isinstance(done, StoredResponse):
+            return done
+        return int(done[1][0][0])
 
     async def find_response(self, once: IdempotencyClaim) -> StoredResponse | None:
         return await idempotency.replay_if_claimed(self._engine, once)
@@ -160,7 +193,7 @@ class SqlEvents:
         return {row[0] for row in rows}
 
     async def find_dead(self, app_id: str, job_ids: Iterable[str]) -> dict[str, str]:
-        rows = await self._engine.fetch(SELECT_DEAD, app_id=app_id, ids=keys_of(job_ids))
+        rows = await self._engine.fetch(FIND_DEAD, app_id=app_id, ids=keys_of(job_ids))
         return dict(rows)
 
     async def list(
@@ -189,9 +222,32 @@ class SqlEvents:
         return await self._engine.write(Unit(event_id, steps, app_id)) is not None
 
     async def replay(self, app_id: str, event_id: str, lane: Priority, now: int) -> bool:
-        replay = REPLAY.guard(app_id=app_id, id=event_id, now=now)
-        jobs = REPLAY_JOBS.step(event_id=event_id, lane=lane.value, now=now)
-        return await self._engine.write(Unit(event_id, (replay, jobs), app_id)) is not None
+        event = {"app_id": app_id, "id": event_id}
+        found = {"app_id": app_id, "event_id": event_id}
+        revive = partial(REPLAY_JOBS.step, lane=lane.value, now=now)
+        dead = await self._engine.fetch(SELECT_DEAD, **found, limit=_REPLAYED + 1)
+        if len(dead) > _REPLAYED:
+            dead = ()
+            async for ids in self._each_dead(**found):
+                steps = (KEEP_FAILED.guard(**event, now=now), revive(ids=keys_of(ids)))
+                if await self._engine.write(Unit(event_id, steps, app_id)) is None:
+                    return False
+        last = (revive(ids=keys_of(id_ for (id_,) in dead)), FAIL_AGAIN.step(**event))
+        unit = Unit(event_id, (REPLAY.guard(**event, now=now), *last), app_id)
+        return await self._engine.write(unit) is not None
+
+    async def _each_dead(self, app_id: str, event_id: str) -> AsyncIterator[Sequence[str]]:
+        """Yield the ids of the dead letters of an event, each once, some at a time."""
+        rows = await self._engine.fetch_slowly(FIND_DEAD_RANGE, app_id=app_id, event_id=event_id)
+        first, last = rows[0]
+        after = first[:-1] if first is not None else None
+        while after is not None:
+            rows = await self._engine.fetch(
+                SELECT_JOBS_BETWEEN, after=after, last=last, limit=_REPLAYED
+            )
+            if ids := [id_ for id_, of_event in rows if of_event == event_id]:
+                yield ids
+            after = rows[-1][0] if len(rows) == _REPLAYED else None
 
 
 def _add_decided(event: Event, outcome: JobOutcome, now: int) -> Step:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 
 from clarion.catalog.model import Channel, Priority
-from clarion.events.model import DeadLetter, DueJobs, Job, Reschedule
+from clarion.events.model import NEVER, DeadLetter, DueJobs, Job, Reschedule
 from clarion.store.engine import Engine
 from clarion.store.records import Record
-from clarion.store.statement import Step, Unit, Value, keys_of, statement
+from clarion.store.statement import Statement, Step, Unit, Value, keys_of, statement
 
 JOBS = Record(Job)
 DEAD_LANE = -1
@@ -101,6 +101,19 @@ RELEASE_LOST = statement(
     WHERE pool = :pool AND lane = :lane AND app_id = :app_id
     AND due_at > :now AND due_at < :until AND token % {TOKEN_STEP} > 0 AND node_id = :node_id
     AND id NOT IN (SELECT key FROM json_each(:ids))""",
+)
+# A chunk of all jobs by their ids: so none is moved twice.
+SELECT_CHUNK = statement(
+    "select_chunk_of_jobs",
+    "SELECT id FROM jobs WHERE id > :after ORDER BY id LIMIT :limit",
+)
+_MOVE = """UPDATE jobs SET due_at = due_at + :by_ms
+WHERE id IN (SELECT key FROM json_each(:ids)) AND lane >= 0"""
+MOVE_DUE = statement("move_due_jobs", f"{_MOVE} AND due_at <= :now")
+MOVE_WAITING = statement(
+    "move_waiting_jobs",
+    f"""{_MOVE} AND due_at > :now AND due_at < {NEVER} AND (tries > 0 OR token % {TOKEN_STEP} > 0
+    OR (:by_ms < 0 AND token > 0 AND kind IN ('expand', 'decide', 'deliver')))""",
 )
 # Walks the index from app to app: each step finds the first job after all those of a pool, lane and
 # app, however many these are. SQLite passes over what equals the values, so that the last time of
@@ -215,6 +228,21 @@ class SqlQueue:
                 for each in page
             ]
             await self._engine.write_apart(Unit("", (RELEASE_LOST.many(rows),)))
+
+    async def move_due(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
+        return await self._move(MOVE_DUE, after, limit, now=now, by_ms=by_ms)
+
+    async def move_waiting(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
+        return await self._move(MOVE_WAITING, after, limit, now=now, by_ms=by_ms)
+
+    async def _move(self, move: Statement, after: str, limit: int, **values: int) -> str | None:
+        rows = await self._engine.fetch(SELECT_CHUNK, after=after, limit=limit)
+        if not rows:
+            return None
+        ids = keys_of(id_ for (id_,) in rows)
+        await self._engine.write(Unit("", (move.step(ids=ids, **values),)))
+        last: str = rows[-1][0]
+        return last
 
     async def _each_lane(self) -> AsyncIterator[list[DueJobs]]:
         """Yield the pools, lanes and apps that have jobs, some at a time; not dead letters."""

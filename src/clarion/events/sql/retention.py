@@ -6,7 +6,7 @@ from clarion.events.model import NEVER
 from clarion.events.sql.jobs import DEAD_LANE
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, keys_of, statement
-from clarion.store.sweeps import expiry_sweep, sweep
+from clarion.store.sweeps import count_changed, expiry_sweep, sweep
 
 # Deliveries are in the order of their notifications' ids, so of time; each has at least one.
 SELECT_OLD_NOTIFICATIONS = statement(
@@ -37,22 +37,34 @@ DELETE_EVENT = statement(
     RETURNING id""",
 )
 
+
 # Only jobs without a due time: the others find out when they are due. PostgreSQL runs a scalar
 # subquery for each job; NOT EXISTS it may turn into a join that reads a whole table.
-_ORPHANED = f"""lane IN (0, 1, 2, 3) AND due_at >= {NEVER} AND (
-kind = 'held' AND (SELECT n.id FROM notifications n WHERE n.app_id = jobs.app_id
-  AND n.user_id = jobs.user_id AND n.id = jobs.subject) IS NULL
-OR kind = 'digest' AND (SELECT d.digest FROM deliveries d WHERE d.app_id = jobs.app_id
-  AND d.user_id = jobs.user_id AND d.status = 'collected' AND d.status IN ('held', 'collected')
-  AND d.digest = jobs.id LIMIT 1) IS NULL)"""
+def _is_orphaned(jobs: str) -> str:
+    return f"""lane IN (0, 1, 2, 3) AND due_at >= {NEVER} AND (
+    kind = 'held' AND (SELECT n.id FROM notifications n WHERE n.app_id = {jobs}.app_id
+      AND n.user_id = {jobs}.user_id AND n.id = {jobs}.subject) IS NULL
+    OR kind = 'digest' AND (SELECT d.digest FROM deliveries d WHERE d.app_id = {jobs}.app_id
+      AND d.user_id = {jobs}.user_id AND d.status = 'collected'
+      AND d.status IN ('held', 'collected') AND d.digest = {jobs}.id LIMIT 1) IS NULL)"""
+
+
+# Those that wait without a time may be all jobs that there are: each round looks at some of them.
 SELECT_ORPHANED_JOBS = statement(
-    "select_orphaned_jobs", f"SELECT id FROM jobs WHERE {_ORPHANED} LIMIT :limit"
+    "select_orphaned_jobs",
+    f"""WITH chunk AS MATERIALIZED (
+      SELECT id, kind, lane, due_at, app_id, user_id, subject FROM jobs
+      WHERE id > :after ORDER BY id LIMIT :limit)
+    SELECT id, CASE WHEN {_is_orphaned("chunk")} THEN 1 ELSE 0 END FROM chunk ORDER BY id""",
 )
 # Checked again: a new digest may have begun meanwhile, and then it has a due time.
 DELETE_ORPHANED_JOB = statement(
-    "delete_orphaned_job", f"DELETE FROM jobs WHERE id = :id AND {_ORPHANED} RETURNING id"
+    "delete_orphaned_job",
+    f"DELETE FROM jobs WHERE id = :id AND {_is_orphaned('jobs')} RETURNING id",
 )
 
+# Jobs that a round looks at, for each that it may delete.
+LOOKED_AT_FACTOR = 20
 
 SELECT_OLD_DEDUPES, DELETE_DEDUPE = expiry_sweep("dedupes", "id")
 SELECT_OLD_COUNTS, DELETE_COUNT = expiry_sweep("limit_counts", "id")
@@ -63,6 +75,7 @@ class SqlRetention:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._last_looked_at = ""  # the id of a job
 
     async def find_old_notifications(
         self, before: int, limit: int
@@ -98,7 +111,18 @@ class SqlRetention:
         return deleted if deleted == len(found) else limit
 
     async def prune_orphaned_jobs(self, limit: int) -> int:
-        return await sweep(self._engine, SELECT_ORPHANED_JOBS, DELETE_ORPHANED_JOB, limit=limit)
+        most = limit * LOOKED_AT_FACTOR
+        rows = await self._engine.fetch_in_background(
+            SELECT_ORPHANED_JOBS, after=self._last_looked_at, limit=most
+        )
+        found = [id_ for id_, is_orphaned in rows if is_orphaned][:limit]
+        last = rows[-1][0] if len(rows) == most else ""
+        deleted = 0
+        if found:
+            step = DELETE_ORPHANED_JOB.many([DELETE_ORPHANED_JOB.bind(id=each) for each in found])
+            deleted = await count_changed(self._engine, "", step)
+        self._last_looked_at = found[-1] if len(found) == limit else last
+        return deleted
 
     async def prune_claims(self, now: int, limit: int) -> int:
         expired = {"now": now, "limit": limit}

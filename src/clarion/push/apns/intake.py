@@ -27,6 +27,9 @@ class Counts(Protocol):
     def count(self, key: str, *, window_s: int, now: int) -> int:
         """Count one use, and return the number of uses in this window of time."""
 
+    def find_reset_s(self, *, window_s: int, now: int) -> int:
+        """Return in how many seconds this window ends."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushIntake:
@@ -66,7 +69,7 @@ class PushIntake:
 
     def _count(self, key: str, limit: int, now: int) -> None:
         if self.limits.count(key, window_s=_WINDOW_S, now=now) > limit:
-            left_s = _WINDOW_S - now // 1000 % _WINDOW_S
+            left_s = self.limits.find_reset_s(window_s=_WINDOW_S, now=now)
             raise Rejected(Reason.TOO_MANY_REQUESTS, retry_after_s=left_s)
 
 

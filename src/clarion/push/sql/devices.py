@@ -242,12 +242,9 @@ class SqlDevices:
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
-        claim = (idempotency.claim(once),) if once else ()
-        add = ADD.guard(**DEVICES.values(device))
-        if await self._engine.write(Unit(device.id, (*claim, add), device.app_id)):
-            return True
-        replay = await idempotency.replay_if_claimed(self._engine, once) if once else None
-        return replay or False
+        add, app_id = ADD.guard(**DEVICES.values(device)), device.app_id
+        done = await idempotency.write_once(self._engine, device.id, once, add, owner=app_id)
+        return done if isinstance(done, StoredResponse) else done is not None
 
     async def refresh(
         self, device: Device, *, is_by_app: bool, proof: bytes = b""

@@ -312,13 +312,11 @@ class SqlBroadcasts:
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
     ) -> StoredResponse | int | None:
-        topic = message.topic or ""
-        claim = (idempotency.claim(once),) if once else ()
-        steps = (*claim, *publish_steps(message, storage_policy))
-        done = await self._engine.write(Unit(topic, steps, message.app_id))
-        if done is None:
-            return await idempotency.replay_if_claimed(self._engine, once) if once else None
-        numbered = done[len(claim) + 1]
+        topic, steps = message.topic or "", publish_steps(message, storage_policy)
+        done = await idempotency.write_once(self._engine, topic, once, *steps, owner=message.app_id)
+        if done is None or isinstance(done, StoredResponse):
+            return done
+        numbered = done[1]
         return numbered[0][0] if numbered else None
 
     async def find_reached(

@@ -86,5 +86,5 @@ class WebPushIntake:
 
     def _count(self, key: str, limit: int, now: int) -> None:
         if self.limits.count(key, window_s=_WINDOW_S, now=now) > limit:
-            left_s = _WINDOW_S - now // 1000 % _WINDOW_S
+            left_s = self.limits.find_reset_s(window_s=_WINDOW_S, now=now)
             raise TooManyRequests(left_s, "Too many messages to this endpoint in this minute.")

@@ -55,14 +55,12 @@ class SqlPushEndpoints:
     async def add(
         self, endpoint: PushEndpoint, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
-        claim = (idempotency.claim(once),) if once else ()
         clear = DELETE_OF_OTHERS.step(device_id=endpoint.device_id, user_id=endpoint.user_id)
         add = ADD.guard(**ENDPOINTS.values(endpoint))
-        unit = Unit(endpoint.device_id, (*claim, clear, add), endpoint.app_id)
-        if await self._engine.write(unit):
-            return True
-        replay = await idempotency.replay_if_claimed(self._engine, once) if once else None
-        return replay or False
+        done = await idempotency.write_once(
+            self._engine, endpoint.device_id, once, clear, add, owner=endpoint.app_id
+        )
+        return done if isinstance(done, StoredResponse) else done is not None
 
     async def find(self, capability_hash: bytes) -> StoredEndpoint | None:
         rows = await self._engine.fetch(FIND, capability_hash=capability_hash)

@@ -26,7 +26,7 @@ from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory
 from clarion.push.sql.statistics import SqlStatistics
 from clarion.push.sql.topics import SqlTopics
-from tests.factories import NOW, make_device
+from tests.factories import NOW, FixedClock, make_device
 from tests.sandbox import DirectSandbox
 from tests.unit.push.phone import Gateway
 
@@ -86,7 +86,7 @@ class Api:
             ),
             "on_user_changed": self._note_changed,
             "check_present": everybody_is_present,
-            "limits": MemoryLimits(),
+            "limits": MemoryLimits(FixedClock()),
         }
         self._framework = Litestar(
             route_handlers=[route for module in MODULES for route in module.ROUTES],

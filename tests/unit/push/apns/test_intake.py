@@ -42,7 +42,7 @@ class Apns:
         self.intake = PushIntake(
             registry=self.registry,
             dispatch=self.gateway.dispatch,
-            limits=MemoryLimits(),
+            limits=MemoryLimits(self.gateway.clock),
             clock=self.gateway.clock,
             device_per_minute=3,
             app_per_minute=5,
@@ -109,6 +109,17 @@ async def test_a_push_to_an_invalid_device_says_since_when(
 async def test_a_device_takes_so_many_a_minute(apns: Apns) -> None:
     for _ in range(3):
         await apns.push()
+    refused = await apns.refusal()
+    assert (refused.reason, refused.retry_after_s) == (Reason.TOO_MANY_REQUESTS, 60)
+    apns.gateway.clock.advance(MINUTE)
+    assert await apns.push() == ID
+
+
+@pytest.mark.parametrize("step", [60 * MINUTE, -60 * MINUTE])
+async def test_a_device_takes_no_more_because_the_clock_is_set(apns: Apns, step: int) -> None:
+    for _ in range(3):
+        await apns.push()
+    apns.gateway.clock.step(step)
     refused = await apns.refusal()
     assert (refused.reason, refused.retry_after_s) == (Reason.TOO_MANY_REQUESTS, 60)
     apns.gateway.clock.advance(MINUTE)

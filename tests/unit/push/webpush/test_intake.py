@@ -37,7 +37,7 @@ class Service:
             dispatch=self.gateway.dispatch,
             history=SqlHistory(self.gateway.store.open),
             signatures=VapidSignatures(URL),
-            limits=MemoryLimits(),
+            limits=MemoryLimits(self.clock),
             clock=self.clock,
             per_minute=PER_MINUTE,
         )
