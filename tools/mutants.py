@@ -264,6 +264,20 @@ MUTANTS = (
         "_has_refused(addresses[:1], self.allowed)",
         "tests/unit/channels/test_targets.py::test_every_address_of_a_name_is_checked",
     ),
+    Mutant(
+        "sent-when-read",
+        "events/decide/rules.py",
+        """    ("read", check_read),\n""",
+        "",
+        "tests/contract/test_read_meanwhile.py::test_what_is_held_is_dropped_if_it_was_read",
+    ),
+    Mutant(
+        "digest-of-old-zone",
+        "events/digester.py",
+        "return find_due(digest, delivery.decided_at, user.timezone)",
+        "return delivery.until or 0",
+        "tests/contract/test_read_meanwhile.py::test_a_daily_digest_moves_with_its_user",
+    ),
 )
 
 WIDTH = max(len(each.name) for each in MUTANTS)
