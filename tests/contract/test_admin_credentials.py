@@ -17,7 +17,12 @@ from clarion.access.administrators.model import (
     TotpState,
     TrustedDevice,
 )
-from clarion.access.administrators.port import SESSIONS_LIMIT, AdminStores, Counter
+from clarion.access.administrators.port import (
+    LIVE_ADMIN_KEYS_LIMIT,
+    SESSIONS_LIMIT,
+    AdminStores,
+    Counter,
+)
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.model import Role
 from clarion.errors import Conflict
@@ -259,6 +264,16 @@ async def test_a_repeated_request_creates_no_key(admins: AdminStores) -> None:
     assert await admins.keys.create(make_admin_key("ana"), once) is None
     again = await admins.keys.create(make_admin_key("ana", id="key-2"), once)
     assert again == StoredResponse(once.answer)
+
+
+async def test_an_administrator_has_a_limited_number_of_live_keys(admins: AdminStores) -> None:
+    names = [f"key-{number}" for number in range(LIVE_ADMIN_KEYS_LIMIT)]
+    await asyncio.gather(*(admins.keys.create(make_admin_key("ana", id=name)) for name in names))
+    with pytest.raises(Conflict, match="100 live admin API keys"):
+        await admins.keys.create(make_admin_key("ana", id="one-more"))
+    assert await admins.keys.create(make_admin_key("bob", id="of-bob")) is None
+    await admins.keys.revoke("ana", "key-1", NOW)
+    assert await admins.keys.create(make_admin_key("ana", id="one-more")) is None
 
 
 async def test_a_key_is_revoked_by_its_own_administrator_only(admins: AdminStores) -> None:

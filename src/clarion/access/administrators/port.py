@@ -19,6 +19,7 @@ from clarion.pages import Page
 
 ADMINISTRATORS_LIMIT = 1_000
 SESSIONS_LIMIT = 20
+LIVE_ADMIN_KEYS_LIMIT = 100
 
 
 class Administrators(Protocol):
@@ -188,7 +189,10 @@ class AdminKeys(Protocol):
     async def create(
         self, key: AdminKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        """Add a key. With `once`, a repeated request gets the first response."""
+        """Add a key. With `once`, a repeated request gets the first response.
+
+        `Conflict` if the administrator has `LIVE_ADMIN_KEYS_LIMIT` live ones.
+        """
 
     async def find(self, key_id: str) -> AdminKey | None:
         """Return the key, in any state, or None."""
