@@ -9,6 +9,7 @@ from clarion.access.administrators.attempts import (
     FIRST_LOCK_MS,
     FORGOTTEN_MS,
     LONGEST_LOCK_MS,
+    counted,
 )
 from clarion.access.administrators.model import (
     AdminKey,
@@ -25,7 +26,13 @@ from clarion.access.administrators.port import (
 )
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.model import Role
-from clarion.errors import Conflict
+from clarion.errors import (
+    Conflict,
+    Overloaded,
+    SignInFailed,
+    StoreUnavailable,
+    TooManyRequests,
+)
 from clarion.idempotency.model import StoredResponse
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_once, make_session
@@ -346,6 +353,27 @@ async def test_a_success_resets_the_first_and_takes_back_one_of_the_others(
     others = [(Counter(f"account:{name}", 5), strict[1]) for name in ("b", "c", "d")]
     taken = [await admins.attempts.take(each, NOW) for each in others]
     assert [each is None for each in taken] == [True, True, False]
+
+
+async def test_an_attempt_that_was_taken_back_does_not_count(admins: AdminStores) -> None:
+    await fail(admins, 5)
+    await admins.attempts.take_back((PAIR, PLACE))
+    assert await fail(admins, 2) == [None, NOW + FIRST_LOCK_MS]
+
+
+async def test_what_the_server_could_not_check_is_no_failure(admins: AdminStores) -> None:
+    """Overload locked the right password out: each 503 counted as a failed attempt."""
+    for error in [Overloaded()] * 7 + [StoreUnavailable("gone")] * 7:
+        with pytest.raises(type(error)):
+            async with counted(admins.attempts, (PAIR, PLACE), NOW):
+                raise error
+    for _ in range(5):
+        with pytest.raises(SignInFailed):
+            async with counted(admins.attempts, (PAIR, PLACE), NOW):
+                raise SignInFailed
+    with pytest.raises(TooManyRequests):
+        async with counted(admins.attempts, (PAIR, PLACE), NOW):
+            raise AssertionError("not locked")
 
 
 async def test_failures_are_forgotten(admins: AdminStores) -> None:

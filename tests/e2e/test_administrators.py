@@ -291,6 +291,31 @@ def test_a_trusted_device_is_not_locked_out_by_others(tmp_path: Path) -> None:
         assert mine.sign_in(account.username).json["stage"] == "signed_in"
 
 
+def test_the_browser_of_a_session_that_ran_out_is_not_locked_out_by_others(
+    tmp_path: Path,
+) -> None:
+    installation = Installation(tmp_path, trusted_proxies="127.0.0.0/8")
+    installation.initialise()
+    with installation:
+        account = make_administrator(installation, role=Role.VIEWER)
+        mine = proxied(installation, "192.0.2.1")
+        session_id = mine.sign_in(account.username).json["session_id"]
+        use_stores(installation, lambda stores: stores.sessions.touch(session_id, 0))
+        assert mine.get("/v1/admin/session").status == 401
+        attacker = proxied(installation, "192.0.2.1")
+        while attacker.sign_in(account.username, "wrong").status != 429:
+            pass
+        assert attacker.sign_in(account.username).status == 429
+        other = make_administrator(installation, role=Role.VIEWER)
+        assert mine.sign_in(account.username).json["stage"] == "signed_in"
+        # It is known for its own account alone, and has no more attempts than others have.
+        while attacker.sign_in(other.username, "wrong").status != 429:
+            pass
+        assert mine.sign_in(other.username).status == 429
+        statuses = [mine.sign_in(account.username, "wrong").status for _ in range(11)]
+        assert statuses == [401] * 10 + [429]
+
+
 def proxied(installation: Installation, address: str) -> Browser:
     headers = {"X-Forwarded-For": address, "X-Forwarded-Proto": "https"}
     return Browser(installation.port, headers=headers)

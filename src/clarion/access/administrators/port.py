@@ -227,6 +227,9 @@ class Attempts(Protocol):
     async def succeed(self, counters: Sequence[Counter]) -> None:
         """Take an attempt back that did not fail; the first counter starts at zero again."""
 
+    async def take_back(self, counters: Sequence[Counter]) -> None:
+        """Take an attempt back that could not be made, and the lock that it led to."""
+
     async def forget(self, prefix: str) -> None:
         """Delete the counters whose key starts with a text."""
 
