@@ -265,15 +265,19 @@ def test_erasures_are_replayed_later_and_only_by_a_log_that_is_ours(
     first = source.initialise()
     with source:
         app = fill(source, first, users=2)
+        event = {"type": "POST_LIKE", "recipient": {"user_id": "u1"}}
+        actor = {"id": "only-an-actor", "name": "Zoe"}
+        assert app.post("/v1/events", event | {"actor": actor}).status == 202
         file = back_up(source, tmp_path / "one.backup")
         assert app.delete("/v1/users/u0?hard=true").status in (200, 202)
+        assert app.delete("/v1/users/only-an-actor?hard=true").status in (200, 202)
     log = source.data / "audit.log"
     said = restore(target, file, "--audit-log", str(log))
     assert f"clarion user replay-erasures {log}" in said
     give_key(source, target)
     changed = tmp_path / "changed.log"
     changed.write_text(log.read_text().replace('"erased":"true"', '"erased":"false"'))
-    commands = [(changed, "Erased 0 and"), (log, "Erased 1 and")]
+    commands = [(changed, "Erased 0 and"), (log, "Erased 2 and")]
     for path, expected in commands:
         done = target.run("user", "replay-erasures", str(path))
         assert done.returncode == 0, done.stderr
