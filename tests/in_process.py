@@ -18,8 +18,9 @@ from clarion.supervisor import Supervisor
 @asynccontextmanager
 async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
     settings, supervisor = load({"data": str(folder), "demo": "on"}), Supervisor()
+    limits = MemoryLimits()
     async with open_stores(settings) as stores:
-        services = Services(settings, stores, supervisor, NoBus(is_alone=True))
+        services = Services(settings, stores, supervisor, NoBus(is_alone=True), limits)
         health = Health(
             server_id="test",
             database=stores.engine,
@@ -29,7 +30,7 @@ async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
             find_failing_loops=supervisor.find_failing,
         )
         try:
-            front = build_front(settings, stores, services, health, MemoryLimits())
+            front = build_front(settings, stores, services, health, limits)
             await front.complete()
             yield front, services
         finally:
