@@ -19,7 +19,8 @@ from clarion.supervisor import Supervisor
 async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
     settings, supervisor = load({"data": str(folder), "demo": "on"}), Supervisor()
     async with open_stores(settings) as stores:
-        services = Services(settings, stores, supervisor, NoBus(is_alone=True))
+        limits = MemoryLimits(stores.clock)
+        services = Services(settings, stores, supervisor, NoBus(is_alone=True), limits)
         health = Health(
             server_id="test",
             database=stores.engine,
@@ -29,7 +30,7 @@ async def opened_front(folder: Path) -> AsyncIterator[tuple[Front, Services]]:
             find_failing_loops=supervisor.find_failing,
         )
         try:
-            front = build_front(settings, stores, services, health, MemoryLimits(stores.clock))
+            front = build_front(settings, stores, services, health, limits)
             await front.complete()
             yield front, services
         finally:

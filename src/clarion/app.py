@@ -90,7 +90,10 @@ class Server:
             stores = await self._open_stores(stack)
             redis = await _open_redis(settings, stores, stack)
             bus = self._open_bus(redis, stores, stack)
-            services = Services(settings, stores, supervisor, bus, _open_traces(settings, stack))
+            limits = _make_limits(redis, stores.clock)
+            services = Services(
+                settings, stores, supervisor, bus, limits, _open_traces(settings, stack)
+            )
             stack.push_async_callback(services.close)
             health = Health(
                 server_id=settings.server_id,
@@ -103,7 +106,6 @@ class Server:
                 membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
             )
-            limits = _make_limits(redis, stores.clock)
             front = build_front(settings, stores, services, health, limits)
             front.connections.others = services.sockets.descriptors
             services.metrics.watch_connections(front.connections)

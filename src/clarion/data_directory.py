@@ -107,6 +107,11 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
+def split_keys(content: bytes) -> tuple[bytes, ...]:
+    """Return the keys in the file of the master key."""
+    return tuple(content[n : n + _KEY_BYTES] for n in range(0, len(content), _KEY_BYTES))
+
+
 class DataDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -182,7 +187,7 @@ class DataDirectory:
             raise StartError(
                 f"Cannot read {self.master_key} ({error.strerror}). Change its owner with chown."
             ) from error
-        keys = tuple(content[n : n + _KEY_BYTES] for n in range(0, len(content), _KEY_BYTES))
+        keys = split_keys(content)
         if not 0 < len(keys) <= _KEYS_LIMIT or len(content) % _KEY_BYTES:
             raise StartError(
                 f"{self.master_key} must have {_KEY_BYTES} bytes, or {_KEYS_LIMIT * _KEY_BYTES} "

@@ -33,13 +33,14 @@ from clarion.events.port import PipelinePorts
 from clarion.events.publisher import Publisher
 from clarion.events.virtual_time import VirtualTime
 from clarion.http.idempotency import Idempotency
+from clarion.http.quotas import RequestQuotas
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import EndReason, LiveClients
 from clarion.inbox.sockets import UserEndpoint
 from clarion.nodes.bus import Bus
 from clarion.nodes.membership import SharedMembership, SoleNode
 from clarion.nodes.model import Node
-from clarion.nodes.port import Membership
+from clarion.nodes.port import Limits, Membership
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -82,10 +83,12 @@ class Services:
         stores: Stores,
         supervisor: Supervisor,
         bus: Bus,
+        limits: Limits,
         tracer: Tracer = OFF,
     ) -> None:
         clock = stores.clock
         self.bus = bus
+        self._limits = limits
         self.tracer = tracer
         self._open_metrics()
         self.idempotency = Idempotency(stores.vault, clock)
@@ -316,6 +319,7 @@ class Services:
             live=self.live_clients,
             authenticator=self.callers,
             origins=self.origins,
+            quotas=RequestQuotas(self._limits, stores.clock, settings),
             clock=stores.clock,
         )
         self.metrics.watch_sockets(devices.sockets)

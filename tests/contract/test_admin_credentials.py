@@ -9,6 +9,7 @@ from clarion.access.administrators.attempts import (
     FIRST_LOCK_MS,
     FORGOTTEN_MS,
     LONGEST_LOCK_MS,
+    counted,
 )
 from clarion.access.administrators.model import (
     AdminKey,
@@ -17,10 +18,21 @@ from clarion.access.administrators.model import (
     TotpState,
     TrustedDevice,
 )
-from clarion.access.administrators.port import SESSIONS_LIMIT, AdminStores, Counter
+from clarion.access.administrators.port import (
+    LIVE_ADMIN_KEYS_LIMIT,
+    SESSIONS_LIMIT,
+    AdminStores,
+    Counter,
+)
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.model import Role
-from clarion.errors import Conflict
+from clarion.errors import (
+    Conflict,
+    Overloaded,
+    SignInFailed,
+    StoreUnavailable,
+    TooManyRequests,
+)
 from clarion.idempotency.model import StoredResponse
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_once, make_session
@@ -261,6 +273,16 @@ async def test_a_repeated_request_creates_no_key(admins: AdminStores) -> None:
     assert again == StoredResponse(once.answer)
 
 
+async def test_an_administrator_has_a_limited_number_of_live_keys(admins: AdminStores) -> None:
+    names = [f"key-{number}" for number in range(LIVE_ADMIN_KEYS_LIMIT)]
+    await asyncio.gather(*(admins.keys.create(make_admin_key("ana", id=name)) for name in names))
+    with pytest.raises(Conflict, match="100 live admin API keys"):
+        await admins.keys.create(make_admin_key("ana", id="one-more"))
+    assert await admins.keys.create(make_admin_key("bob", id="of-bob")) is None
+    await admins.keys.revoke("ana", "key-1", NOW)
+    assert await admins.keys.create(make_admin_key("ana", id="one-more")) is None
+
+
 async def test_a_key_is_revoked_by_its_own_administrator_only(admins: AdminStores) -> None:
     await admins.keys.create(make_admin_key("ana"))
     assert await admins.keys.revoke("bob", "key-1", NOW) is None
@@ -331,6 +353,27 @@ async def test_a_success_resets_the_first_and_takes_back_one_of_the_others(
     others = [(Counter(f"account:{name}", 5), strict[1]) for name in ("b", "c", "d")]
     taken = [await admins.attempts.take(each, NOW) for each in others]
     assert [each is None for each in taken] == [True, True, False]
+
+
+async def test_an_attempt_that_was_taken_back_does_not_count(admins: AdminStores) -> None:
+    await fail(admins, 5)
+    await admins.attempts.take_back((PAIR, PLACE))
+    assert await fail(admins, 2) == [None, NOW + FIRST_LOCK_MS]
+
+
+async def test_what_the_server_could_not_check_is_no_failure(admins: AdminStores) -> None:
+    """Overload locked the right password out: each 503 counted as a failed attempt."""
+    for error in [Overloaded()] * 7 + [StoreUnavailable("gone")] * 7:
+        with pytest.raises(type(error)):
+            async with counted(admins.attempts, (PAIR, PLACE), NOW):
+                raise error
+    for _ in range(5):
+        with pytest.raises(SignInFailed):
+            async with counted(admins.attempts, (PAIR, PLACE), NOW):
+                raise SignInFailed
+    with pytest.raises(TooManyRequests):
+        async with counted(admins.attempts, (PAIR, PLACE), NOW):
+            raise AssertionError("not locked")
 
 
 async def test_failures_are_forgotten(admins: AdminStores) -> None:

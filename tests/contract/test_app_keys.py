@@ -88,6 +88,12 @@ async def test_an_app_has_so_many_live_keys_at_most(world: World) -> None:
     assert await world.keys.add(one_more, NOW)
 
 
+async def test_keys_added_at_the_same_time_do_not_exceed_the_limit(world: World) -> None:
+    made = [world.make() for _ in range(LIVE_KEYS_LIMIT + 5)]
+    done = await asyncio.gather(*(world.keys.add(key, NOW) for key in made))
+    assert len(await live(world)) == done.count(True) == LIVE_KEYS_LIMIT
+
+
 async def test_an_app_that_is_not_there_gets_no_key(world: World, apps: Apps) -> None:
     key = replace(world.make(), app_id="nobody")
     assert not await world.keys.add(key, NOW)

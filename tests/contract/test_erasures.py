@@ -2,16 +2,20 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.cli.erasure_repeat import repeat_erasures
 from clarion.errors import Conflict, EmailTaken, NotFound
 from clarion.events.model import (
     AUDIENCES,
+    Actor,
     Audience,
     AudienceKind,
+    Content,
     Event,
     EventStatus,
     Job,
@@ -385,6 +389,83 @@ async def test_an_export_holds_nothing_of_others(
     exported = str(await read_export(engine, "app", "ana"))
     assert MARK not in exported
     assert OTHER not in exported
+
+
+def by(name: str, **more: object) -> Content:
+    return Content(actor=Actor(id=name, name=name.title()), **more)  # type: ignore[arg-type]
+
+
+async def test_whoever_is_only_named_by_events_can_be_exported_and_erased(
+    engine: Engine, eraser: Eraser
+) -> None:
+    """An app may use an id as actor or target that it never creates as a user."""
+    store, exports = PipelineStore(engine, new_app_id()), SqlExports(engine, PERSONAL)
+    event = await store.accept(content=by("zoe", data={"of": "ana"}), dedupe_key="ana:1")
+    assert not await exports.exists(store.app_id, "nobody")
+    assert await exports.exists(store.app_id, "zoe")
+    exported = await read_export(engine, store.app_id, "zoe")
+    shown = msgspec.convert(exported["events"], list[dict[str, Any]])[0]
+    assert (shown["id"], shown["content"]["actor"]) == (event.id, {"id": "zoe", "name": "Zoe"})
+    assert "ana" not in str(shown)  # it is Ana's event
+    receipt = await eraser.erase(store.app_id, "zoe")
+    assert receipt.counts == {"events": 1}
+    assert (await eraser.erase(store.app_id, "zoe")).id == receipt.id
+    found = await store.events.get(store.app_id, event.id)
+    assert found is not None
+    assert (found.content.actor, found.content.data) == (None, {"of": "ana"})
+    assert not await exports.exists(store.app_id, "zoe")
+
+
+async def test_an_id_that_waits_in_any_table_is_known(engine: Engine) -> None:
+    app_id, exports = new_app_id(), SqlExports(engine, PERSONAL)
+    hours = {"used": 1, "expires_at": NOW}
+    add = statement(
+        "count",
+        "INSERT INTO limit_counts (app_id, id, used, expires_at) VALUES "
+        "(:app_id, :id, :used, :expires_at)",
+    )
+    await engine.write(Unit("", (add.step(app_id=app_id, id="zoe\nx", **hours),)))
+    assert await exports.exists(app_id, "zoe")
+    assert not await exports.exists(app_id, "zo")
+
+
+async def test_the_erasure_of_an_actor_leaves_the_segment_of_an_event(
+    engine: Engine, eraser: Eraser
+) -> None:
+    """It is expanded later: without its filter nobody would get it."""
+    store = PipelineStore(engine, new_app_id())
+    audience = Audience(AudienceKind.SEGMENT, segment="vips", filter="tag = 'vip'")
+    event = await store.accept(audience=audience, content=by("zoe"))
+    await eraser.erase(store.app_id, "zoe")
+    found = await store.events.get(store.app_id, event.id)
+    assert found is not None
+    assert (found.audience, found.content.actor) == (audience, None)
+
+
+async def test_erasures_that_skipped_events_are_repeated(engine: Engine, eraser: Eraser) -> None:
+    store, vault = PipelineStore(engine, new_app_id()), AesVault(bytes(32))
+    for user in ("zoe", "ana", "bob"):
+        await SqlUsers(engine).put(make_user(user, app_id=store.app_id))
+    await eraser.erase(store.app_id, "zoe")
+    await eraser.erase(store.app_id, "ana")
+    # As they are after erasures that skipped them.
+    skipped = await store.accept(
+        content=by("zoe"), audience=Audience(AudienceKind.USERS, ("bob", "ana"))
+    )
+    alone = await store.accept(audience=Audience(AudienceKind.USER, ("ana",)))
+    of_others = await store.accept(
+        content=by("bob"), audience=Audience(AudienceKind.USER, ("cid",))
+    )
+    newer = await store.accept(content=by("zoe"), created_at=NOW + DAY)
+    assert await repeat_erasures(engine, vault, store.app_id) == 3
+    assert await repeat_erasures(engine, vault, store.app_id) == 0
+    found = await store.events.get(store.app_id, skipped.id)
+    assert found is not None
+    assert (found.content.actor, found.audience.ids) == (None, ("bob", ""))
+    assert await store.events.get(store.app_id, alone.id) is None
+    for event in (of_others, newer):
+        assert await store.events.get(store.app_id, event.id) == event
+    assert await repeat_erasures(engine, vault, new_app_id()) == 0
 
 
 async def test_messages_belong_to_the_user_whom_the_device_had(

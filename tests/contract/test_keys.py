@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.access.model import ALL_SCOPES, ApiKey
-from clarion.access.port import Keys
+from clarion.access.port import LIVE_API_KEYS_LIMIT, Keys
 from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.idempotency.model import StoredResponse
 from tests.factories import DAY, NOW, make_key, make_once, new_app_id
@@ -203,6 +203,23 @@ async def test_a_repeated_rotation_gets_the_first_response(keys: Keys) -> None:
     replay = await keys.rotate(old.id, make_key("app"), now=NOW, ends_at=NOW, once=make_once("app"))
     assert replay == StoredResponse(b"the answer")
     assert len(await all_keys(keys, "app")) == 2
+
+
+async def test_an_app_has_a_limited_number_of_live_keys(keys: Keys) -> None:
+    made = [make_key("app") for _ in range(LIVE_API_KEYS_LIMIT)]
+    await asyncio.gather(*map(keys.create, made))
+    with pytest.raises(Conflict, match="1,000 live API keys"):
+        await keys.create(make_key("app"))
+    with pytest.raises(Conflict, match="1,000 live API keys"):
+        await keys.rotate(made[0].id, make_key("app"), now=NOW, ends_at=NOW + 10)
+    assert await keys.create(make_key("other")) is None
+    await keys.revoke("app", made[0].id, NOW)
+    once = make_once("app")
+    assert await keys.create(make_key("app", expires_at=NOW + 5), once) is None
+    assert await keys.create(make_key("app"), once) == StoredResponse(once.answer)
+    with pytest.raises(Conflict):
+        await keys.create(make_key("app"))
+    assert await keys.create(make_key("app", created_at=NOW + 5)) is None
 
 
 async def test_the_last_use_is_recorded_and_never_goes_back(keys: Keys) -> None:

@@ -86,6 +86,8 @@ COSTLY = {
     "count_versions": "counts the templates of an app, of which it may have so many",
     "find_personal_subscriptions": "an erasure reads those of the app; nobody waits for it",
     "find_subscriptions": "for several nodes: on PostgreSQL, which has statistics",
+    "insert_provider_keys": "counts the keys of an app, of which it may have so many",
+    "insert_user_keys": "as above",
     "find_type_of_category": "reads the types of an app, of which it may have so many",
     "list_templates_of_type": "reads the templates of a type, of which an app may have so many",
     "measure_types": "adds up the types of an app, of which it may have so many",

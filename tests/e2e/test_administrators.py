@@ -5,9 +5,10 @@ import json
 import ssl
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import apsw
 import bcrypt
@@ -290,6 +291,31 @@ def test_a_trusted_device_is_not_locked_out_by_others(tmp_path: Path) -> None:
         assert mine.sign_in(account.username).json["stage"] == "signed_in"
 
 
+def test_the_browser_of_a_session_that_ran_out_is_not_locked_out_by_others(
+    tmp_path: Path,
+) -> None:
+    installation = Installation(tmp_path, trusted_proxies="127.0.0.0/8")
+    installation.initialise()
+    with installation:
+        account = make_administrator(installation, role=Role.VIEWER)
+        mine = proxied(installation, "192.0.2.1")
+        session_id = mine.sign_in(account.username).json["session_id"]
+        use_stores(installation, lambda stores: stores.sessions.touch(session_id, 0))
+        assert mine.get("/v1/admin/session").status == 401
+        attacker = proxied(installation, "192.0.2.1")
+        while attacker.sign_in(account.username, "wrong").status != 429:
+            pass
+        assert attacker.sign_in(account.username).status == 429
+        other = make_administrator(installation, role=Role.VIEWER)
+        assert mine.sign_in(account.username).json["stage"] == "signed_in"
+        # It is known for its own account alone, and has no more attempts than others have.
+        while attacker.sign_in(other.username, "wrong").status != 429:
+            pass
+        assert mine.sign_in(other.username).status == 429
+        statuses = [mine.sign_in(account.username, "wrong").status for _ in range(11)]
+        assert statuses == [401] * 10 + [429]
+
+
 def proxied(installation: Installation, address: str) -> Browser:
     headers = {"X-Forwarded-For": address, "X-Forwarded-Proto": "https"}
     return Browser(installation.port, headers=headers)
@@ -450,6 +476,87 @@ def test_what_is_sensitive_needs_the_password_again(server: Server) -> None:
     assert code_of(wrong) == (401, "sign_in_failed")
     assert browser.post("/v1/admin/session/confirm", {"password": PASSWORD}).status == 204
     assert browser.post("/v1/admin/recovery-codes").status == 201
+
+
+def test_a_session_creates_credentials_of_apps_only_with_a_recent_password(server: Server) -> None:
+    browser = sign_in(server.installation)
+    session_id = browser.get("/v1/admin/session").json["session_id"]
+    app_id, named = server.first["app"]["id"], {"Clarion-App": server.first["app"]["id"]}
+    use_stores(server.installation, lambda stores: stores.sessions.confirm(session_id, 0))
+    creating: list[tuple[str, dict[str, Any]]] = [
+        ("/v1/keys", {"label": "new", "scopes": ["*"]}),
+        ("/v1/keys/x/rotate", {}),
+        (f"/v1/apps/{app_id}/user-keys", {}),
+        (f"/v1/apps/{app_id}/user-keys/x/rotate", {}),
+        (f"/v1/apps/{app_id}/provider-keys", {}),
+        (f"/v1/apps/{app_id}/provider-keys/x/rotate", {}),
+        ("/v1/apps", {"name": "new", "bundle_id": f"com.example.{session_id}"}),
+    ]
+    for path, body in creating:
+        answer = browser.post(path, body, headers=named)
+        assert code_of(answer) == (403, "confirmation_required"), path
+    assert browser.post("/v1/admin/session/confirm", {"password": PASSWORD}).status == 204
+    assert browser.post(*creating[0], headers=named).status == 201
+
+
+def test_the_dashboard_asks_for_the_password_before_it_makes_a_key(server: Server) -> None:
+    browser = sign_in(server.installation)
+    session_id = browser.get("/v1/admin/session").json["session_id"]
+    use_stores(server.installation, lambda stores: stores.sessions.confirm(session_id, 0))
+    keys = f"/admin/apps/{server.first['app']['id']}/keys"
+    leads_to = {
+        keys: keys,
+        f"{keys}/x/rotate": keys,
+        "/admin/new-app": "/admin/new-app",
+        "/admin/new-administrator": "/admin/new-administrator",
+    }
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    fields = {"csrf_token": browser.csrf_token, "label": "new", "scopes": "*", "username": "eve"}
+    for path, back in leads_to.items():
+        shown = browser.post(path, urlencode(fields).encode(), headers=form)
+        assert (shown.status, shown.headers["location"]) == (303, f"/admin/confirm?next={back}")
+
+
+def test_what_an_admin_key_creates_does_not_outlive_it(server: Server) -> None:
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    browser = sign_in(server.installation)
+    new_key = {"label": "ci", "role": "admin", "expires_at": until}
+    made = browser.post("/v1/admin/keys", new_key).json
+    client, ends = server.with_key(made["api_key"]), made["expires_at"]
+    body = {"name": "new", "bundle_id": f"com.example.{made['id']}"}
+    app = client.post("/v1/apps", body).json
+    assert app["keys_expire_at"] == ends
+    named, new = {"Clarion-App": app["id"]}, {"label": "new", "scopes": ["*"]}
+    first, second = client.get("/v1/keys", headers=named).json["items"] + [
+        client.post("/v1/keys", new, headers=named).json
+    ]
+    rotated = client.post(f"/v1/keys/{first['id']}/rotate", {}, headers=named).json
+    assert [each["expires_at"] for each in (first, second, rotated)] == [ends] * 3
+    longer = client.post("/v1/keys", new | {"expires_at": "2099-01-01T00:00:00Z"}, headers=named)
+    assert (longer.status, longer.fields) == (422, ["expires_at"])
+    for kind, name in (("user-keys", app["user_key_id"]), ("provider-keys", app["key_id"])):
+        path = f"/v1/apps/{app['id']}/{kind}"
+        (old,) = client.get(path).json["items"]
+        created = [client.post(path, {}).json, client.post(f"{path}/{name}/rotate", {}).json]
+        assert [each["expires_at"] for each in (old, *created)] == [ends] * 3
+
+
+def test_a_key_of_an_app_passes_its_end_on(server: Server) -> None:
+    new, until = {"label": "new", "scopes": ["*"]}, datetime.now(UTC) + timedelta(hours=1)
+    made = server.app.post("/v1/keys", new | {"expires_at": until.isoformat()}).json
+    lasting = server.app.post("/v1/keys", new).json
+    client = server.with_key(made["api_key"])
+    children = [
+        client.post("/v1/keys", new).json,
+        client.post(f"/v1/keys/{lasting['id']}/rotate", {}).json,
+    ]
+    assert [each["expires_at"] for each in children] == [made["expires_at"]] * 2
+    assert (
+        server.make_admin()
+        .post("/v1/keys", new, headers={"Clarion-App": server.first["app"]["id"]})
+        .json["expires_at"]
+        is None
+    )
 
 
 def test_the_password_cannot_be_guessed_with_a_stolen_session(server: Server) -> None:

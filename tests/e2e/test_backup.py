@@ -12,9 +12,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from clarion.store.backups.archive import Archive, ArchiveWriter
 from tests.conftest import run_apart, run_sql
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
+from tests.replacing import replace
 
 PASSPHRASE = "correct horse battery"
 
@@ -140,7 +142,7 @@ def test_the_manifest_says_what_is_in_the_file(make: Make, tmp_path: Path) -> No
     assert manifest["tables"]["apps"]["rows"] == 1
     # The key of user tokens, and the value that names the master key.
     assert list(manifest["master_keys"].values()) == [2]
-    assert set(manifest["members"]) == names - {"manifest.json"}
+    assert set(manifest["members"]) == names - {"manifest.json", "manifest.seal"}
     assert manifest["as_of"].endswith("Z")
     content = file.read_bytes()
     assert (source.data / "master.key").read_bytes() not in content
@@ -216,6 +218,34 @@ def test_a_flipped_bit_is_found_before_anything_is_touched(make: Make, tmp_path:
     assert "is damaged" in refuse(target, file)
 
 
+@pytest.mark.parametrize("make", ["sqlite"], indirect=True)
+def test_a_backup_that_was_changed_is_refused_where_the_master_key_is(
+    make: Make, tmp_path: Path
+) -> None:
+    """Whoever can write to where backups are kept can compute checksums, too."""
+    source, target = make("a"), make("b")
+    source.initialise()
+    file = back_up(source, tmp_path / "one.backup")
+    changed, unsealed = tmp_path / "two.backup", tmp_path / "three.backup"
+    with Archive(file) as archive:
+        seal = archive.read_seal() or b""
+        for path, sealer in ((changed, lambda _: seal), (unsealed, None)):
+            with ArchiveWriter(path) as writer:
+                for name in archive.manifest.members:
+                    with writer.add(name) as write:
+                        write(b"".join(archive.read(name)))
+                manifest = replace(archive.manifest, as_of="2026-01-01T00:00:00.000Z")
+                writer.finish(manifest, sealer)
+    give_key(source, target)
+    assert "or was changed" in refuse(target, changed)
+    assert "has no seal" in refuse(target, unsealed)
+    assert "Restored" in restore(target, unsealed, "--accept-unsealed")
+    (target.data / "clarion.db").unlink()
+    assert "Restored" in restore(target, file)
+    elsewhere = make("c")
+    assert "Its seal was not verified" in restore(elsewhere, file)
+
+
 def test_a_backup_of_a_newer_release_or_another_engine_is_refused(
     make: Make, tmp_path: Path, postgres_database: str
 ) -> None:
@@ -265,15 +295,19 @@ def test_erasures_are_replayed_later_and_only_by_a_log_that_is_ours(
     first = source.initialise()
     with source:
         app = fill(source, first, users=2)
+        event = {"type": "POST_LIKE", "recipient": {"user_id": "u1"}}
+        actor = {"id": "only-an-actor", "name": "Zoe"}
+        assert app.post("/v1/events", event | {"actor": actor}).status == 202
         file = back_up(source, tmp_path / "one.backup")
         assert app.delete("/v1/users/u0?hard=true").status in (200, 202)
+        assert app.delete("/v1/users/only-an-actor?hard=true").status in (200, 202)
     log = source.data / "audit.log"
     said = restore(target, file, "--audit-log", str(log))
     assert f"clarion user replay-erasures {log}" in said
     give_key(source, target)
     changed = tmp_path / "changed.log"
     changed.write_text(log.read_text().replace('"erased":"true"', '"erased":"false"'))
-    commands = [(changed, "Erased 0 and"), (log, "Erased 1 and")]
+    commands = [(changed, "Erased 0 and"), (log, "Erased 2 and")]
     for path, expected in commands:
         done = target.run("user", "replay-erasures", str(path))
         assert done.returncode == 0, done.stderr

@@ -77,11 +77,26 @@ def test_a_file_of_compose_names_settings_and_files_that_exist(path: Path) -> No
             assert not source.startswith(".") or (OPS / source).exists(), source
 
 
+# A version with three numbers, or PostgreSQL's with two; or a digest.
+EXACT = re.compile(r":v?\d+\.\d+\.\d+\b|^postgres:\d+\.\d+\b|@sha256:[0-9a-f]{64}$")
+
+
+def test_the_image_is_based_on_an_exact_version() -> None:
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    assert bases
+    assert all(map(EXACT.search, bases)), bases
+
+
+def test_metrics_of_compose_are_public_only_if_that_is_asked_for() -> None:
+    for path in COMPOSE:
+        assert "CLARION_METRICS_AND_DOCS: ${CLARION_METRICS_AND_DOCS:-local}" in path.read_text()
+
+
 @pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
 def test_every_service_of_compose_is_confined_and_pinned(path: Path) -> None:
     for name, service in read_yaml(path)["services"].items():
         assert "no-new-privileges:true" in service["security_opt"], name
-        assert "latest" not in service["image"], name
+        assert service["image"] == "clarion" or EXACT.search(service["image"]), name
         # Ports are for this machine: what is open to others is decided by whoever opens it.
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
         if service["image"] == "clarion":

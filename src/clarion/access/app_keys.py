@@ -68,6 +68,7 @@ def issue_user_key(
     kid: str | None = None,
     secret: str | None = None,
     public_key: str | None = None,
+    expires_at: int | None = None,
 ) -> IssuedUserKey:
     """Return a new key, without storing it.
 
@@ -87,12 +88,24 @@ def issue_user_key(
         _refuse(secret, "secret", f"must be left out with {algorithm.value}: send a public key")
         opened = check_public_key(public_key, algorithm)
     sealed = vault.seal(opened, user_key_context(app_id, kid))
-    key = UserKey(app_id=app_id, kid=kid, algorithm=algorithm, key=sealed, created_at=now)
+    key = UserKey(
+        app_id=app_id,
+        kid=kid,
+        algorithm=algorithm,
+        key=sealed,
+        created_at=now,
+        expires_at=expires_at,
+    )
     return IssuedUserKey(key, made)
 
 
 def issue_provider_key(
-    *, app: App, now: int, key_id: str | None = None, public_key: str | None = None
+    *,
+    app: App,
+    now: int,
+    key_id: str | None = None,
+    public_key: str | None = None,
+    expires_at: int | None = None,
 ) -> IssuedProviderKey:
     """Return a new provider key, without storing it; without a public key a pair is made."""
     if key_id is not None and not _KEY_ID.fullmatch(key_id):
@@ -108,6 +121,7 @@ def issue_provider_key(
         team_id=app.team_id,
         public_key=checked.decode(),
         created_at=now,
+        expires_at=expires_at,
     )
     return IssuedProviderKey(key, private_key)
 

@@ -59,6 +59,7 @@ class Keyring:
         kid: str | None = None,
         secret: str | None = None,
         public_key: str | None = None,
+        expires_at: int | None = None,
     ) -> IssuedUserKey:
         """Return a new key, without storing it."""
         app = await self.find_app(app_id)
@@ -70,15 +71,25 @@ class Keyring:
             kid=kid,
             secret=secret,
             public_key=public_key,
+            expires_at=expires_at,
         )
 
     async def propose_provider_key(
-        self, app_id: str, *, key_id: str | None = None, public_key: str | None = None
+        self,
+        app_id: str,
+        *,
+        key_id: str | None = None,
+        public_key: str | None = None,
+        expires_at: int | None = None,
     ) -> IssuedProviderKey:
         """Return a new key, without storing it."""
-        app = await self.find_app(app_id)
-        now = self.clock.now()
-        return issue_provider_key(app=app, now=now, key_id=key_id, public_key=public_key)
+        return issue_provider_key(
+            app=await self.find_app(app_id),
+            now=self.clock.now(),
+            key_id=key_id,
+            public_key=public_key,
+            expires_at=expires_at,
+        )
 
     async def find_user_key(self, app_id: str, kid: str) -> UserKey:
         """Return a live key."""

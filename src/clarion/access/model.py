@@ -295,8 +295,17 @@ def _act_for_app(caller: AdminCaller, scope: Scope) -> AppCaller:
         app_id=caller.app_id,
         key_id=f"administrator:{caller.administrator_id}",
         scopes=SCOPES_OF[role],
+        expires_at=ends_of_children(caller),
         administrator_id=caller.administrator_id,
     )
+
+
+def ends_of_children(caller: AdminCaller) -> int | None:
+    """Return when that expires which an administrator creates: with the admin API key, if any.
+
+    A session is shorter than any key that it is to create, and asks for the password instead.
+    """
+    return caller.expires_at if caller.key_id else None
 
 
 def require_admin(caller: Caller | None, role: Role, app_id: str | None = None) -> AdminCaller:

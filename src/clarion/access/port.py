@@ -22,6 +22,8 @@ from clarion.pages import Page
 K = TypeVar("K", UserKey, ProviderKey)
 # So many keys of each kind an app may have that are valid at the same time.
 LIVE_KEYS_LIMIT = 10
+# API keys, of which an app may have one for each of its servers.
+LIVE_API_KEYS_LIMIT = 1_000
 
 
 class Apps(Protocol):
@@ -110,7 +112,8 @@ class Keys(Protocol):
 
         With `once`: if its idempotency key was used before for the same request and has not
         expired, nothing is added and the first response is returned; for a different request
-        `IdempotencyKeyReused`. `Conflict` if a key with this id exists.
+        `IdempotencyKeyReused`. `Conflict` if a key with this id exists, or the app has
+        `LIVE_API_KEYS_LIMIT` live ones. Nodes that add at the same time may exceed that slightly.
         """
 
     async def rotate(
@@ -124,7 +127,8 @@ class Keys(Protocol):
     ) -> StoredResponse | None:
         """Add a key in place of the live one with the id, which expires at `ends_at` or before.
 
-        `Conflict` if the app has no such live key, or it was rotated before; then nothing changes.
+        `Conflict` if the app has no such live key, it was rotated before, or the app has too many
+        as in `create`; then nothing changes.
         `once` as in `create`.
         """
 

@@ -84,8 +84,12 @@ def propose_app(
     vault: Vault,
     clock: Clock,
     allowed_origins: Sequence[str] = (),
+    expires_at: int | None = None,
 ) -> NewApp:
-    """Return a new app with its keys, without storing it; `InvalidFields` names what is wrong."""
+    """Return a new app with its keys, without storing it; `InvalidFields` names what is wrong.
+
+    `expires_at` is when its keys expire.
+    """
     now = clock.now()
     app = App(
         id=clock.new_id(),
@@ -95,9 +99,17 @@ def propose_app(
         created_at=now,
         allowed_origins=_check("allowed_origins", check_origins, allowed_origins),
     )
-    user = issue_user_key(app_id=app.id, algorithm=UserTokenAlgorithm.HS256, vault=vault, now=now)
-    provider = issue_provider_key(app=app, now=now)
-    issued = issue_key(app_id=app.id, label="first key", scopes=["*"], now=now)
+    user = issue_user_key(
+        app_id=app.id,
+        algorithm=UserTokenAlgorithm.HS256,
+        vault=vault,
+        now=now,
+        expires_at=expires_at,
+    )
+    provider = issue_provider_key(app=app, now=now, expires_at=expires_at)
+    issued = issue_key(
+        app_id=app.id, label="first key", scopes=["*"], now=now, expires_at=expires_at
+    )
     return NewApp(
         app=app,
         key=issued.key,

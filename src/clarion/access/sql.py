@@ -16,7 +16,7 @@ from clarion.access.model import (
     Ticket,
     UserKey,
 )
-from clarion.access.port import LIVE_KEYS_LIMIT
+from clarion.access.port import LIVE_API_KEYS_LIMIT, LIVE_KEYS_LIMIT
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -30,6 +30,9 @@ K = TypeVar("K", UserKey, ProviderKey)
 # So long the list shows keys that have ended.
 _ENDED_KEPT_MS = 30 * 24 * 3600 * 1000
 _KEYS_LISTED = 100
+_TOO_MANY = (
+    f"An app can have {LIVE_API_KEYS_LIMIT:,} live API keys: revoke those that are not needed."
+)
 
 
 def _join_scopes(scopes: frozenset[Scope]) -> str:
@@ -71,6 +74,11 @@ DELETE_APP = statement(
     f"""UPDATE apps SET deleted_at = :now, bundle_id = 'deleted ' || id
     WHERE id = :id AND deleted_at IS NULL RETURNING {APPS.columns}""",
 )
+# A guard, so that nodes count the live keys of an app one after the other.
+HOLD_APP = statement(
+    "hold_app",
+    "UPDATE apps SET name = name WHERE id = :id AND deleted_at IS NULL RETURNING id",
+)
 REVOKE_ALL = tuple(
     statement(
         f"revoke_all_{table}",
@@ -92,16 +100,23 @@ class KeyStatements(NamedTuple):
     """The statements for the keys of one table; `:name` is that of a key."""
 
     list: Statement
-    # A guard: holds the app, so that nodes count its live keys one after the other.
-    check: Statement
+    # A guard, which counts what the same batch has added, too.
     insert: Statement
     end: Statement
     revoke: Statement
     prune: Statement
 
 
+_LIVE = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
+
+
+def _few_live(table: str, limit: int) -> str:
+    """Return the condition that the app of a new key has fewer live keys than it may have."""
+    live = _LIVE.replace(":now", ":created_at")
+    return f"(SELECT COUNT(*) FROM {table} WHERE app_id = :app_id AND {live}) < {limit}"
+
+
 def _key_statements(table: str, key: str, record: Record[K]) -> KeyStatements:
-    live = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
     return KeyStatements(
         statement(
             f"list_{table}",
@@ -110,20 +125,15 @@ def _key_statements(table: str, key: str, record: Record[K]) -> KeyStatements:
             LIMIT {_KEYS_LISTED}""",
         ),
         statement(
-            f"check_{table}",
-            f"""UPDATE apps SET name = name WHERE id = :app_id AND deleted_at IS NULL
-            AND (SELECT COUNT(*) FROM {table} WHERE app_id = :app_id AND {live})
-            < {LIVE_KEYS_LIMIT} RETURNING id""",
-        ),
-        statement(
             f"insert_{table}",
-            f"INSERT INTO {table} ({record.columns}) VALUES ({record.parameters})",
+            f"""INSERT INTO {table} ({record.columns}) SELECT {record.parameters}
+            WHERE {_few_live(table, LIVE_KEYS_LIMIT)} RETURNING {key}""",
         ),
         statement(
             f"end_{table}",
             f"""UPDATE {table}
             SET expires_at = CASE WHEN expires_at < :ends_at THEN expires_at ELSE :ends_at END
-            WHERE app_id = :app_id AND {key} = :name AND {live} RETURNING {key}""",
+            WHERE app_id = :app_id AND {key} = :name AND {_LIVE} RETURNING {key}""",
         ),
         statement(
             f"revoke_{table}",
@@ -140,13 +150,19 @@ def _key_statements(table: str, key: str, record: Record[K]) -> KeyStatements:
 
 # One by one, so that each is found by its name in this module.
 USER_KEY_STATEMENTS = _key_statements("user_keys", "kid", USER_KEYS)
-LIST_USER_KEYS, CHECK_USER_KEYS, INSERT_USER_KEY, *_ = USER_KEY_STATEMENTS
+LIST_USER_KEYS, INSERT_USER_KEY, *_ = USER_KEY_STATEMENTS
 *_, END_USER_KEY, REVOKE_USER_KEY, PRUNE_USER_KEYS = USER_KEY_STATEMENTS
 PROVIDER_KEY_STATEMENTS = _key_statements("provider_keys", "key_id", PROVIDER_KEYS)
-LIST_PROVIDER_KEYS, CHECK_PROVIDER_KEYS, INSERT_PROVIDER_KEY, *_ = PROVIDER_KEY_STATEMENTS
+LIST_PROVIDER_KEYS, INSERT_PROVIDER_KEY, *_ = PROVIDER_KEY_STATEMENTS
 *_, END_PROVIDER_KEY, REVOKE_PROVIDER_KEY, PRUNE_PROVIDER_KEYS = PROVIDER_KEY_STATEMENTS
 INSERT_KEY = statement(
     "insert_api_key", f"INSERT INTO api_keys ({KEYS.columns}) VALUES ({KEYS.parameters})"
+)
+# A guard, which counts what the same batch has added, too.
+ADD_KEY = statement(
+    "add_api_key",
+    f"""INSERT INTO api_keys ({KEYS.columns}) SELECT {KEYS.parameters}
+    WHERE {_few_live("api_keys", LIVE_API_KEYS_LIMIT)} RETURNING id""",
 )
 SELECT_KEY = statement("select_api_key", f"SELECT {KEYS.columns} FROM api_keys WHERE id = :id")
 SELECT_KEYS = statement(
@@ -288,10 +304,10 @@ class SqlAppKeys(Generic[K]):
         self, key: K, now: int, once: IdempotencyClaim | None, *guards: Step
     ) -> StoredResponse | bool:
         steps = (
-            self._statements.check.guard(app_id=key.app_id, now=now),
+            HOLD_APP.guard(id=key.app_id),
             *guards,
             self._statements.prune.step(app_id=key.app_id, before=now - _ENDED_KEPT_MS),
-            self._statements.insert.step(**self._record.values(key)),
+            self._statements.insert.guard(**self._record.values(key)),
         )
         with explain_conflict(self._taken):
             done = await idempotency.write_once(self._engine, key.app_id, once, *steps)
@@ -317,9 +333,11 @@ class SqlKeys:
     async def create(
         self, key: ApiKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        insert = INSERT_KEY.step(**KEYS.values(key))
+        add = ADD_KEY.guard(**KEYS.values(key))
         with explain_conflict("An API key with this id already exists."):
-            done = await idempotency.write_once(self._engine, key.app_id, once, insert)
+            done = await idempotency.write_once(self._engine, key.app_id, once, add)
+        if done is None:
+            raise Conflict(_TOO_MANY)
         return done if isinstance(done, StoredResponse) else None
 
     async def rotate(
@@ -334,10 +352,11 @@ class SqlKeys:
         replace = REPLACE_KEY.guard(
             id=key_id, app_id=new.app_id, new_id=new.id, now=now, ends_at=ends_at
         )
-        insert = INSERT_KEY.step(**KEYS.values(new))
-        done = await idempotency.write_once(self._engine, new.app_id, once, replace, insert)
+        add = ADD_KEY.guard(**KEYS.values(new))
+        done = await idempotency.write_once(self._engine, new.app_id, once, replace, add)
         if done is None:
-            raise Conflict("This API key was revoked, has expired, or was rotated before.")
+            reason = "This API key was revoked, has expired, or was rotated before."
+            raise Conflict(f"{reason} {_TOO_MANY}")
         return done if isinstance(done, StoredResponse) else None
 
     async def find(self, key_id: str) -> ApiKey | None:

@@ -115,7 +115,9 @@ class Dashboard:
         answer = await self._answer_page(request, visitor)
         named = {name for name, _ in answer.headers}
         more = [each for each in _HEADERS if each[0] not in named]
-        if visitor.is_secure and not self._peers.is_local(request.scope):
+        # The front says it on the listener with TLS; here it is a proxy that ends TLS.
+        is_plain = request.scope["scheme"] == "http"
+        if is_plain and visitor.is_secure and not self._peers.is_local(request.scope):
             more.append(_HSTS)
         return answer._replace(headers=(*answer.headers, *more))
 

@@ -8,7 +8,7 @@ import msgspec
 
 from clarion.admin.operations import Refused
 from clarion.admin.visit import Visit
-from clarion.errors import FieldFault, InvalidFields
+from clarion.errors import ConfirmationRequired, FieldFault, InvalidFields
 from clarion.http import problems
 from clarion.http.asgi import Response
 
@@ -16,9 +16,12 @@ _SERVER_FAULT = 500
 
 
 async def show_again(visit: Visit, template: str, refused: Refused, **values: Any) -> Response:
-    """Show a form again, with what is wrong; an error page if that is not the form's fault."""
+    """Show a form again, with what is wrong.
+
+    The dashboard shows what is not the form's fault, and asks for the password if it is needed.
+    """
     problem = refused.problem
-    if problem.status >= _SERVER_FAULT:
+    if problem.status >= _SERVER_FAULT or problem.code == ConfirmationRequired.code:
         raise refused
     return await visit.render(
         template, status=problem.status, problem=problem, errors=refused.fields, **values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 ROOT = "/admin"
 # What a sign-in may lead back to: a page of ours, and nothing that a browser takes for a host.
@@ -13,6 +13,11 @@ _PAGE = re.compile(r"/admin(/[A-Za-z0-9._~:@=+|%-]+)*(\?[A-Za-z0-9._~:@=+|%&/-]*
 def path_of(*parts: str) -> str:
     """Return the path of a page of the dashboard."""
     return "/".join((ROOT, *(quote(part, safe="~:@=+|") for part in parts)))
+
+
+def confirm_path(path: str) -> str:
+    """Return the path of the page that asks for the password again, and leads to another then."""
+    return f"{ROOT}/confirm?{urlencode({'next': path}, safe='/')}"
 
 
 def check_next(path: str) -> str:

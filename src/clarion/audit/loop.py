@@ -54,10 +54,11 @@ class AuditLoop:
         """Link and append what was written last, if that is possible now."""
         with contextlib.suppress(ClarionError, OSError, TimeoutError):
             async with asyncio.timeout(_STOP_S):
-                await self.run_once()
+                await self.run_once(is_last=True)
 
-    async def run_once(self) -> None:
+    async def run_once(self, *, is_last: bool = False) -> None:
         """Link all that waits, and append what is missing in the file."""
+        await self._log.record_counted(is_last=is_last)
         while await self._log.link_waiting():
             pass
         if self._file is not None:

@@ -37,6 +37,9 @@ class Recording(Protocol):
         If nothing was written, `done` becomes `unchanged`.
         """
 
+    def count(self, result: AuditResult) -> None:
+        """Count the act with others like it, in one entry for the minute: there are too many."""
+
 
 class AuditLog(Protocol):
     """The entries of all apps and of the installation, in one chain."""
@@ -61,6 +64,12 @@ class AuditLog(Protocol):
 
     async def verify_newest(self, count: int) -> Verified:
         """Verify that the last entries of the chain are as they were written."""
+
+    async def record_counted(self, *, is_last: bool = False) -> None:
+        """Store an entry for each kind of acts that were counted, of the minutes that are over.
+
+        With `is_last`, also of this one. What cannot be stored is stored the next time.
+        """
 
     async def link_waiting(self) -> int:
         """Add what waits to the chain, at most a batch; return how much that was.

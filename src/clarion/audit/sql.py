@@ -18,6 +18,7 @@ from clarion.audit.chain import (
     retired_key_context,
     sign_pruned,
 )
+from clarion.audit.counted import SUMMARY, CountedActs, summarise
 from clarion.audit.model import (
     TEXT_LENGTH,
     Act,
@@ -182,6 +183,12 @@ class _Recording:
             result = AuditResult.UNCHANGED
         await self._log.write(act, result, reason)
 
+    def count(self, result: AuditResult) -> None:
+        self._is_over = True
+        act = self._find()
+        if act is not None:
+            self._log.count(act, result)
+
     def _find(self) -> Act | None:
         if self._act is None:
             self._act = self._find_act()
@@ -208,6 +215,7 @@ class SqlAuditLog:
         self.keys = keys
         self._clock = clock
         self._node = node
+        self._counted = CountedActs()
         # Called when an entry waits to be linked.
         self.on_written: Callable[[], None] = lambda: None
 
@@ -235,6 +243,19 @@ class SqlAuditLog:
         step = self.make_step(act, result, reason)
         await self._engine.write(Unit(act.app_id, (step,), act.app_id or None))
         self.on_written()
+
+    def count(self, act: Act, result: AuditResult) -> None:
+        """Count an act instead of storing an entry of its own."""
+        self._counted.add(act, result, self._clock.now())
+
+    async def record_counted(self, *, is_last: bool = False) -> None:
+        until = LARGEST if is_last else self._clock.now()
+        for kind, count in self._counted.take(until):
+            try:
+                await self.write(summarise(kind, count), kind.result, SUMMARY)
+            except BaseException:  # also if it is cancelled: twice is better than hidden
+                self._counted.put_back(kind, count)
+                raise
 
     def _make_entry(self, act: Act, result: AuditResult, reason: str | None) -> Entry:
         is_user = act.actor_kind is ActorKind.USER

@@ -12,7 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -51,7 +51,7 @@ ANSWERS = AnswerTable(
         "broken", Action.SAME_PROVIDER, "An error after the request was sent, or the process ended."
     ),
     Answer("bad_address", Action.REJECT, "The URL has {to}, and the user has no such address."),
-    Answer("bad_url", Action.DISABLE, "Apprise cannot read the URL."),
+    Answer("bad_url", Action.DISABLE, "Apprise cannot read the URL, or it turns certificates off."),
     Answer("target_refused", Action.DISABLE, "The URL leads to a private address."),
     Answer("not_installed", Action.DISABLE, "Apprise is missing: install clarion[apprise]."),
     default=Action.SAME_PROVIDER,
@@ -223,6 +223,12 @@ def _find_faults(_settings: Nothing, secrets: AppriseSecrets) -> Iterator[FieldF
         yield FieldFault("secrets.url", reason)
     elif found[1] not in ALLOWED:
         yield FieldFault("secrets.url", f"must not have the scheme {found[1]}")
+    elif any(name.strip().lower() == "verify" for name, _ in _read_query(secrets.url)):
+        yield FieldFault("secrets.url", "must not have `verify`: certificates are always verified")
+
+
+def _read_query(url: str) -> list[tuple[str, str]]:
+    return parse_qsl(url.partition("?")[2].lstrip("?"), keep_blank_values=True)
 
 
 APPRISE = Kind(

@@ -154,7 +154,7 @@ def _notify(message: Message) -> bool | None:
     # In this thread, and without a cache on the disk.
     asset = AppriseAsset(async_mode=False, storage_mode="memory")
     plugin = Apprise.instantiate(message.url, asset=asset)
-    if plugin is None:
+    if plugin is None or not plugin.verify_certificate:
         return None
     # Clarion retries by itself. Attributes that the release of Apprise does not have do no harm.
     for name, value in {"retry": 0, "wait": 0.0, "redirects": False}.items():

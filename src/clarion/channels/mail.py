@@ -29,6 +29,8 @@ _NOT_IN_ID = re.compile(r"[^A-Za-z0-9-]+")
 _ADDRESS = re.compile(
     r"(?P<local>[^\s@<>()\[\]\\,;:\"]{1,64})@(?P<domain>[^\s@<>()\[\]\\,;:\"]{1,253})"
 )
+# Letters, digits, `-` and dots.
+_HOST = re.compile(r"(?=.{1,253}$)[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.?", re.ASCII)
 _MAILBOX = re.compile(r"(?P<name>[^<>]{0,200})<(?P<address>[^<>]{3,320})>")
 _LINE_BREAK = re.compile(r"\r\n?")
 
@@ -82,6 +84,9 @@ def make_mailbox(name: str, address: str) -> Mailbox:
     domain = found["domain"]
     if not domain.isascii():
         domain = domain.encode("idna").decode()  # `UnicodeError` is a `ValueError`
+        # Wide forms of `>`, `,` and `@` become these.
+        if not _HOST.fullmatch(domain):
+            raise ValueError("must be an email address with the domain of a host")
     return Mailbox(name, f"{found['local']}@{domain}")
 
 

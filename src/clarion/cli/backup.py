@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from clarion import __version__
 from clarion.audit.commands import record_finished
+from clarion.cli.backup_seal import make_seal
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
@@ -59,7 +61,7 @@ async def backup(
                 with archive.add(KEYS) as write:
                     write(seal_files(read_files(loaded.data), passphrase))
             manifest = await _back_up(loaded, archive, path)
-            archive.finish(manifest)
+            archive.finish(manifest, _find_sealer(loaded))
     except OSError as error:
         raise CommandFailed(f"Cannot write {path}: {error.strerror}.") from error
     _report(manifest, path, time.monotonic() - began)
@@ -76,6 +78,15 @@ async def _record(settings: Settings, manifest: Manifest, path: Path) -> None:
             await record_finished(stores.audit_log, file=path.name, rows=str(manifest.rows))
     except ClarionError as error:  # the file is complete all the same
         print(f"The audit log has no entry of it. {error.detail}")
+
+
+def _find_sealer(settings: Settings) -> Callable[[bytes], bytes] | None:
+    """Return what seals a manifest; None without the master key."""
+    directory = DataDirectory(settings.data)
+    if not directory.master_key.exists():
+        print("The backup is not sealed: master.key is not here.")
+        return None
+    return partial(make_seal, directory.read_master_keys()[0])
 
 
 def _name(target: Path) -> Path:

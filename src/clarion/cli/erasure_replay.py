@@ -16,6 +16,8 @@ from clarion.audit.model import AuditResult, Entry
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.errors import StartError
 from clarion.people.erasure.eraser import Eraser
+from clarion.people.erasure.sql import naming_events
+from clarion.people.erasure.sql.naming_events import names_of
 from clarion.store.statement import statement
 from clarion.stores import Stores, open_stores
 
@@ -118,16 +120,25 @@ async def _find_users(
 ) -> AsyncIterator[tuple[str, Entry]]:
     """Yield the users of an app who are there, and what happened to them."""
     keys, seen = stores.audit_log.keys, set[str]()
+    async for user_id in _list_ids(stores, app_id):
+        names = keys.list_names(app_id, user_id)
+        entry = next(filter(None, (last.get((app_id, name)) for name in names)), None)
+        if entry is not None and user_id not in seen:
+            seen.add(user_id)
+            yield user_id, entry
+
+
+async def _list_ids(stores: Stores, app_id: str) -> AsyncIterator[str]:
+    """Yield the ids of users that an app has stored, some of them several times."""
     for select in _SELECTS:
         after = ""
         while rows := await stores.engine.fetch_in_background(select, app_id=app_id, after=after):
             for (user_id,) in rows:
-                names = keys.list_names(app_id, user_id)
-                entry = next(filter(None, (last.get((app_id, name)) for name in names)), None)
-                if entry is not None and user_id not in seen:
-                    seen.add(user_id)
-                    yield user_id, entry
+                yield user_id
             after = rows[-1][0]
+    async for found in naming_events.read_all(stores.engine, app_id):
+        for user_id in names_of(found.event):
+            yield user_id
 
 
 async def _ignore(_app_id: str, _user_id: str) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from clarion.access.vault import key_id_of
 from clarion.audit.log_file import LogFile
 from clarion.cli.backup import KEYS
+from clarion.cli.backup_seal import is_sealed
 from clarion.cli.erasure_replay import replay_erasures
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
 from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock
-from clarion.data_directory import DataDirectory, list_database_files, write_private
+from clarion.data_directory import DataDirectory, list_database_files, split_keys, write_private
 from clarion.errors import CommandFailed, StartError
 from clarion.sealed_files import open_files
 from clarion.settings import Settings
@@ -25,6 +26,9 @@ from clarion.store.migrations.plan import find_missing, load
 from clarion.store.opening import sqlite_path
 from clarion.stores import open_stores
 
+# Of the sealed keys, which are read into memory.
+_KEYS_BYTES = 16 << 20
+
 
 async def restore(
     source: Path,
@@ -33,9 +37,10 @@ async def restore(
     with_keys: Switch = False,
     passphrase_file: Path | None = None,
     audit_log: Sequence[Path] = (),
+    accept_unsealed: Switch = False,
     **settings: SettingFlags,
 ) -> None:
-    """Restore a backup. Its checksums are verified before anything is changed.
+    """Restore a backup. Its seal and checksums are verified before anything is changed.
 
     Parameters
     ----------
@@ -48,6 +53,8 @@ async def restore(
     audit_log
         An audit log that goes on after the backup: who was erased or deleted since is erased or
         deleted again. Those in the data directory are used in any case. Can be repeated.
+    accept_unsealed
+        Restore a backup whose seal is missing or cannot be verified, as of an earlier release.
 
     """
     loaded, began = load_settings(settings), time.monotonic()
@@ -58,6 +65,8 @@ async def restore(
         directory.ensure()
         with _claim(directory, loaded):
             _check_keys(directory, archive.manifest, keys)
+            if not accept_unsealed:
+                _check_seal(archive, directory, keys)
             for name, content in keys.items():
                 write_private(directory.path / name, content)
             await _restore(archive, loaded)
@@ -78,8 +87,10 @@ def _check_archive(archive: Archive, settings: Settings) -> None:
 
 
 def _open_keys(archive: Archive, passphrase_file: Path | None) -> dict[str, bytes]:
-    if KEYS not in archive.manifest.members:
+    if (member := archive.manifest.members.get(KEYS)) is None:
         raise StartError(f"{archive.path} has no keys: it was made without --with-keys.")
+    if member.size > _KEYS_BYTES:
+        raise CommandFailed(f"The keys in {archive.path} are larger than any that were written.")
     passphrase = read_passphrase(passphrase_file, is_new=False)
     return open_files(b"".join(archive.read(KEYS)), passphrase)
 
@@ -114,6 +125,23 @@ def _check_keys(directory: DataDirectory, manifest: Manifest, keys: dict[str, by
                 f"{directory.master_key} has {', '.join(sorted(ours))}. Replace it by the "
                 "master.key of the time of the backup."
             )
+
+
+def _check_seal(archive: Archive, directory: DataDirectory, keys: dict[str, bytes]) -> None:
+    """Refuse a backup that somebody without the master key has changed, or made."""
+    ours = list(directory.read_master_keys()) if directory.master_key.exists() else []
+    ours += split_keys(keys.get(directory.master_key.name, b""))
+    if not ours:
+        print("Its seal was not verified: master.key is not here.")
+        return
+    seal = archive.read_seal()
+    if seal is not None and is_sealed(ours, archive.written, seal):
+        return
+    why = "has no seal" if seal is None else "has a seal of another master key, or was changed"
+    raise CommandFailed(
+        f"{archive.path} {why}: anybody may have made it. Nothing was changed. If you trust it, as "
+        "one of an earlier release, give --accept-unsealed."
+    )
 
 
 async def _restore(archive: Archive, settings: Settings) -> None:

@@ -16,14 +16,17 @@ from clarion.errors import ClarionError
 from clarion.http.asgi import Message, Receive, Scope, Send, identity_of
 from clarion.http.strangers import Peers
 from clarion.http.visitors import read_visitor
-from clarion.nodes.port import Limits
+from clarion.nodes.port import Limits, Quota
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from clarion.http.callers import ApiRequest
 
-# Refused requests of one caller that are recorded in a minute: nobody can fill the store with them.
+# Requests that were refused or failed get entries up to these limits in a minute: one caller or
+# address, and all users of an app or all strangers together. Beyond that they are counted, so that
+# nobody can fill the store with them, or hide behind them.
 DENIALS_PER_MINUTE = 60
+ALL_DENIALS_PER_MINUTE = 120
 _WINDOW_S = 60
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _DENIED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
@@ -84,7 +87,8 @@ class AuditedFramework:
         result = _result_of(status)
         if result is None or self._find_action(scope) is None:
             return None
-        if result is AuditResult.DENIED and await self._is_flooding(scope):
+        if result is not AuditResult.DONE and await self._is_flooding(scope):
+            recording.count(result)
             return None
         try:
             await recording.finish(result, scope.get(_ERROR))
@@ -95,11 +99,14 @@ class AuditedFramework:
 
     async def _is_flooding(self, scope: Scope) -> bool:
         caller = scope[CALLER]
-        who = identity_of(caller) if caller else str(scope["client"][0])
-        allowance = await self.limits.take(
-            f"audit:{who}", limit=DENIALS_PER_MINUTE, window_s=_WINDOW_S, now=self.clock.now()
-        )
-        return allowance.is_exceeded
+        if caller:
+            who, others = identity_of(caller), caller.app_id or identity_of(caller)
+        else:  # behind a TCP proxy nobody's address is known
+            who, others = read_visitor(scope, self.peers).address, "nobody"
+        quotas = [Quota(f"audit:{who}", DENIALS_PER_MINUTE)] if who else []
+        quotas.append(Quota(f"audit of all:{others}", ALL_DENIALS_PER_MINUTE))
+        taken = await self.limits.take_all(quotas, window_s=_WINDOW_S, now=self.clock.now())
+        return taken.allowance.is_exceeded
 
     def _find_action(self, scope: Scope) -> str | None:
         template = scope.get("path_template")

@@ -51,6 +51,7 @@ class DevelopmentTls:
             _builder(name, name, key.public_key(), now, _CA_DAYS)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(_constraints(), critical=True)
             .sign(key, hashes.SHA256())
         )
         write_private(self.ca_key, _pem(key))
@@ -98,6 +99,13 @@ def _names() -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName(
         [x509.DNSName("localhost"), *(x509.IPAddress(address) for address in addresses)]
     )
+
+
+def _constraints() -> x509.NameConstraints:
+    """Return for which names certificates count: who steals the key can pass for no other host."""
+    networks = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+    permitted = [x509.DNSName("localhost"), *map(x509.IPAddress, networks)]
+    return x509.NameConstraints(permitted_subtrees=permitted, excluded_subtrees=None)
 
 
 def _builder(

@@ -11,6 +11,7 @@ from clarion.access.model import Caller, UserCaller, explain_origin
 from clarion.access.port import Authenticator, Origins
 from clarion.clock import Clock, to_monotonic
 from clarion.errors import ClarionError, RequestError, ServiceError, TooManyRequests
+from clarion.http.quotas import RequestQuotas
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.feed import Feed, read_sequence
 from clarion.inbox.live import EndReason, LiveClient, LiveClients
@@ -64,6 +65,7 @@ class UserEndpoint:
     live: LiveClients
     authenticator: Authenticator
     origins: Origins
+    quotas: RequestQuotas
     clock: Clock
     sockets: OpenSockets = field(default_factory=OpenSockets)
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
@@ -158,6 +160,8 @@ class UserEndpoint:
         if client is None:
             return
         try:
+            # An action counts like the request that does the same.
+            await self.quotas.count(UserCaller(app_id=client.app_id, user_id=client.user_id), [])
             changed = await self.actions.apply(
                 asked.action, client.app_id, client.user_id, asked.id
             )

@@ -274,6 +274,17 @@ async def test_a_url_that_apprise_cannot_read_disables_the_provider() -> None:
     assert code_of(await send("discord://x")) == (Misconfigured, "bad_url")
 
 
+async def test_certificates_are_always_verified(service: Service) -> None:
+    for query in ("verify=no", "VERIFY=0", "%76erify=false", "+verify=off&x=1", "a=b&verify=no"):
+        assert find_faults(f"jsons://{service.host}/?{query}") == [
+            ("secrets.url", "must not have `verify`: certificates are always verified")
+        ]
+    # A provider that is stored already.
+    outcome = await send(f"json://{service.host}/?verify=no")
+    assert code_of(outcome) == (Misconfigured, "bad_url")
+    assert service.got == []
+
+
 def list_names(path: Path) -> list[str]:
     return [each.name for each in path.iterdir()]
 

@@ -102,6 +102,16 @@ def test_no_mailbox_has_control_characters(character: str) -> None:
             make_mailbox(name, address)
 
 
+@pytest.mark.parametrize("character", "＞＜，；：＠（）［］＼＂＿％\u3000")
+def test_a_domain_is_that_of_a_host_when_it_is_mapped_to_ascii(character: str) -> None:
+    """IDNA maps wide forms to the characters that end an address in SMTP and in headers."""
+    for domain in (f"a{character}b.example", f"ü{character}.example", f"a.example{character}"):
+        with pytest.raises(ValueError, match=r"."):
+            make_mailbox("Ana", f"ana@{domain}")
+    assert make_mailbox("", "ana@bücher.example").address == "ana@xn--bcher-kva.example"
+    assert make_mailbox("", "ana@ｅxample。com").address == "ana@example.com"
+
+
 def test_html_becomes_text() -> None:
     html = """<html><head><title>x</title><style>p{}</style></head><body><h1>Hi &amp; bye</h1>
     <!--[if mso]><table><![endif]--><p>See <a href="https://x.y/?a=1&amp;b=2">this</a>,

@@ -10,6 +10,14 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from clarion.errors import StartError
 from clarion.http.certificates import DevelopmentTls, load_context
@@ -79,6 +87,34 @@ def test_only_the_authority_can_sign_certificates(tls: DevelopmentTls) -> None:
         for path in (tls.ca, tls.certificate)
     }
     assert is_authority == {tls.ca: True, tls.certificate: False}
+
+
+def test_the_authority_counts_for_this_machine_alone(tls: DevelopmentTls) -> None:
+    """Who has its key can make a certificate for any name: clients must refuse it."""
+    authority = x509.load_pem_x509_certificate(tls.ca.read_bytes())
+    found = authority.extensions.get_extension_for_class(x509.NameConstraints)
+    assert found.critical
+    permitted = {str(each.value) for each in found.value.permitted_subtrees or ()}
+    assert permitted == {"localhost", "127.0.0.0/8", "::1/128"}
+    ca_key = load_pem_private_key(tls.ca_key.read_bytes(), None)
+    key = ec.generate_private_key(ec.SECP256R1())
+    forged = (
+        x509.CertificateBuilder()
+        .issuer_name(authority.subject)
+        .subject_name(x509.Name([]))
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW - DAY)
+        .not_valid_after(NOW + DAY)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("bank.example")]), critical=True)
+        .sign(ca_key, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    tls.certificate.write_bytes(forged.public_bytes(Encoding.PEM))
+    tls.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    server, client = load_context(tls.certificate, tls.key), ssl.create_default_context()
+    client.load_verify_locations(tls.ca)
+    with pytest.raises(ssl.SSLCertVerificationError, match="permitted subtree violation"):
+        shake_hands(server, client, "bank.example")
 
 
 def test_the_certificate_is_signed_by_the_authority(tls: DevelopmentTls) -> None:

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,6 +98,7 @@ class Client:
     metrics: Metrics
     client: tuple[str, str] = ("192.0.2.7", "50000")
     http_version: str = "1.1"
+    scheme: str = "http"
     on_sent: Callable[[Any], Awaitable[None]] | None = None
 
     async def ask(
@@ -137,7 +139,7 @@ class Client:
         scope = {
             "type": "http",
             "http_version": self.http_version,
-            "scheme": "http",
+            "scheme": self.scheme,
             "method": method,
             "path": path,
             "headers": headers,
@@ -235,6 +237,21 @@ async def make(
 @pytest.fixture
 def client(make: Make) -> Client:
     return make()
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_tls_with_an_own_certificate_is_asked_for_next_time_too(
+    make: Make, tmp_path: Path, *, own: bool
+) -> None:
+    """Not with the development certificate: the rest of localhost is plain HTTP."""
+    client = make(tls_certificate=tmp_path / "own.pem" if own else None)
+    name = b"strict-transport-security"
+    for path in ("/plain", "/v1/nothing"):
+        client.scheme = "http"
+        assert name not in (await client.ask(path)).headers
+        client.scheme = "https"
+        answer = await client.ask(path)
+        assert answer.headers.get(name) == (b"max-age=31536000" if own else None)
 
 
 async def test_a_fast_route_is_answered_by_its_function(client: Client) -> None:

@@ -9,15 +9,19 @@ import pytest
 
 from clarion.access.model import AppCaller, Caller, UserCaller
 from clarion.errors import Unauthenticated
+from clarion.http.quotas import RequestQuotas
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
 from clarion.inbox.model import InboxAction
 from clarion.inbox.session import Effect
 from clarion.inbox.sockets import UserEndpoint, UserSocket
+from clarion.nodes.memory import MemoryLimits
+from clarion.settings import load
 from clarion.sockets.protocol import Close, CloseCode, SendFrame
 from tests.factories import FixedClock
 from tests.unit.inbox.memory import ALLOWED_ORIGIN, MemoryInboxes, OneOrigin
 
+SETTINGS = load({"user-requests-per-minute": "20"})
 CALLERS: dict[str, Caller] = {
     "Bearer ana": UserCaller(app_id="app", user_id="ana", expires_at=None),
     "Bearer app": AppCaller(app_id="app", key_id="k", scopes=frozenset()),
@@ -61,6 +65,7 @@ class Server:
             live=self.live,
             authenticator=self,
             origins=OneOrigin(),
+            quotas=RequestQuotas(MemoryLimits(clock), clock, SETTINGS),
             clock=clock,
         )
 
@@ -204,6 +209,16 @@ async def test_an_action_that_fails_is_answered(server: Server, action: InboxAct
     socket = await server.connect()
     await server.receive(socket, type=action.value, id="nothing")
     assert socket.sent[1:] == [{"type": "error", "id": "nothing", "code": "not_found"}]
+
+
+async def test_actions_count_like_requests_of_the_user(server: Server) -> None:
+    """By a socket a user could change as much as the database could take."""
+    socket = await server.connect()
+    for _ in range(21):
+        await server.receive(socket, type="read", id="nothing")
+    codes = [frame["code"] for frame in socket.sent[1:]]
+    assert codes == ["not_found"] * 20 + ["too_many_requests"]
+    assert socket.closed == []
 
 
 async def test_an_error_of_the_store_is_the_answer_to_an_action(server: Server) -> None:

@@ -9,7 +9,15 @@ import msgspec
 import pytest
 
 from clarion.errors import ClarionError, CommandFailed, StartError
-from clarion.store.backups.archive import FORMAT, Archive, ArchiveWriter, Manifest, Table
+from clarion.store.backups.archive import (
+    CHUNK_BYTES,
+    FORMAT,
+    Archive,
+    ArchiveWriter,
+    Manifest,
+    Table,
+)
+from tests.replacing import replace
 
 SEED = 20_261_117
 
@@ -108,3 +116,31 @@ def test_a_backup_of_another_format_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(ClarionError, match="Cannot read"), Archive(tmp_path / name):
         raise AssertionError
+
+
+def test_the_manifest_is_read_as_it_was_sealed(tmp_path: Path) -> None:
+    target = tmp_path / "one.backup"
+    with ArchiveWriter(target) as archive:
+        archive.finish(make_manifest(archive), lambda written: b"of %d" % len(written))
+    with Archive(target) as opened:
+        assert opened.read_seal() == b"of %d" % len(opened.written)
+        assert msgspec.json.decode(opened.written, type=Manifest) == opened.manifest
+
+
+def test_a_member_is_not_read_beyond_its_size(tmp_path: Path) -> None:
+    """A file of a megabyte can be one of a gigabyte when it is unpacked."""
+    target, read = tmp_path / "one.backup", 0
+    with ArchiveWriter(target) as archive:
+        with archive.add("tables/apps") as write:
+            for _ in range(64):
+                write(bytes(CHUNK_BYTES))
+        small = replace(archive.members["tables/apps"], size=3 * CHUNK_BYTES)
+        archive.members["tables/apps"] = small
+        archive.finish(make_manifest(archive))
+    with Archive(target) as opened:
+        parts = opened.read("tables/apps")
+        for _ in range(3):
+            read += len(next(parts))
+        with pytest.raises(CommandFailed, match="not as it was written"):
+            next(parts)
+    assert read == 3 * CHUNK_BYTES

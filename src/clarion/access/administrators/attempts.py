@@ -2,18 +2,20 @@
 
 An attempt is counted by its account and address together, by its address, and by its account. The
 first two stop whoever guesses from one place; from another one the account can still be used. The
-third stops guessing from many places, which needs many attempts. Whoever has a trusted device is
-counted by that device alone, so that nobody else can lock them out.
+third stops guessing from many places, which needs many attempts. Whoever has a trusted device, or
+the cookie of a session of the account that has run out, is counted by that alone, so that nobody
+else can lock them out.
 """
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from clarion.access.administrators.model import TrustedDevice
 from clarion.access.administrators.port import Attempts, Counter
-from clarion.errors import TooManyRequests
+from clarion.errors import ClarionError, SignInFailed, TooManyRequests
 
 PER_PAIR = 5
 PER_ADDRESS = 30
@@ -29,16 +31,15 @@ FORGOTTEN_MS = 60 * 60_000
 _V6_PREFIX = 64
 
 
-def sign_in_counters(
-    username: str, address: str, device: TrustedDevice | None
-) -> tuple[Counter, ...]:
+def sign_in_counters(username: str, address: str, known_by: bytes | None) -> tuple[Counter, ...]:
     """Return what an attempt is counted by; names that do not exist are counted alike.
 
+    `known_by` is the hash of what only a browser has in which the account was signed in before.
     Behind a TCP proxy all addresses are unknown: then nobody is counted with others.
     """
     account, place = hash_name(username), place_of(address)
-    if device is not None:
-        return (Counter(f"device:{device.token_hash.hex()}", PER_DEVICE),)
+    if known_by is not None:
+        return (Counter(f"device:{known_by.hex()}", PER_DEVICE),)
     everywhere = Counter(f"account:{account}", PER_ACCOUNT)
     if not place:
         return (everywhere,)
@@ -79,8 +80,26 @@ def place_of(address: str) -> str:
     return str(ipaddress.ip_network((found, _V6_PREFIX), strict=False))
 
 
-async def take_attempt(attempts: Attempts, counters: tuple[Counter, ...], now: int) -> None:
-    """Count an attempt; `TooManyRequests` if there were too many that failed."""
+@asynccontextmanager
+async def counted(
+    attempts: Attempts, counters: tuple[Counter, ...], now: int
+) -> AsyncIterator[None]:
+    """Count the attempt of this context; `TooManyRequests` if there were too many that failed.
+
+    Only `SignInFailed` is a failure. What the server could not check is taken back.
+    """
+    await _take(attempts, counters, now)
+    try:
+        yield
+    except SignInFailed:
+        raise
+    except ClarionError:
+        await attempts.take_back(counters)
+        raise
+    await attempts.succeed(counters)
+
+
+async def _take(attempts: Attempts, counters: tuple[Counter, ...], now: int) -> None:
     locked_until = await attempts.take(counters, now)
     if locked_until is not None:
         raise TooManyRequests(

@@ -93,28 +93,39 @@ def _encode(password: str) -> bytes:
 
 
 class HashingThreads:
-    """Runs slow hashes in a few threads; `Overloaded` if too many wait."""
+    """Runs slow hashes in a few threads; `Overloaded` if too many wait.
+
+    A quarter of the places is kept for those who are known: by a session, a link or a device.
+    """
 
     def __init__(self, threads: int = _THREADS, waiting: int = _WAITING) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="passwords")
         self._limit = threads + waiting
+        self._limit_of_strangers = threads + waiting - waiting // 4
         self._count = 0
 
     async def hash(self, password: str) -> str:
         return await self.run(hash_password, password)
 
-    async def matches(self, password: str, password_hash: str | None) -> bool:
+    async def matches(
+        self, password: str, password_hash: str | None, *, is_known: bool = True
+    ) -> bool:
+        if not is_known:
+            self._check(self._limit_of_strangers)
         return await self.run(matches, password, password_hash)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if self._count >= self._limit:
-            raise Overloaded("Too many sign-ins at once. Try again in a moment.")
+        self._check(self._limit)
         self._count += 1
         try:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
         finally:
             self._count -= 1
+
+    def _check(self, limit: int) -> None:
+        if self._count >= limit:
+            raise Overloaded("Too many sign-ins at once. Try again in a moment.")
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

@@ -19,6 +19,7 @@ from clarion.pages import Page
 
 ADMINISTRATORS_LIMIT = 1_000
 SESSIONS_LIMIT = 20
+LIVE_ADMIN_KEYS_LIMIT = 100
 
 
 class Administrators(Protocol):
@@ -188,7 +189,10 @@ class AdminKeys(Protocol):
     async def create(
         self, key: AdminKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        """Add a key. With `once`, a repeated request gets the first response."""
+        """Add a key. With `once`, a repeated request gets the first response.
+
+        `Conflict` if the administrator has `LIVE_ADMIN_KEYS_LIMIT` live ones.
+        """
 
     async def find(self, key_id: str) -> AdminKey | None:
         """Return the key, in any state, or None."""
@@ -222,6 +226,9 @@ class Attempts(Protocol):
 
     async def succeed(self, counters: Sequence[Counter]) -> None:
         """Take an attempt back that did not fail; the first counter starts at zero again."""
+
+    async def take_back(self, counters: Sequence[Counter]) -> None:
+        """Take an attempt back that could not be made, and the lock that it led to."""
 
     async def forget(self, prefix: str) -> None:
         """Delete the counters whose key starts with a text."""

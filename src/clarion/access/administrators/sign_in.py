@@ -8,10 +8,10 @@ from functools import partial
 
 from clarion.access.administrators.attempts import (
     confirmation_counters,
+    counted,
     hash_name,
     second_factor_counters,
     sign_in_counters,
-    take_attempt,
 )
 from clarion.access.administrators.model import (
     FIRST,
@@ -93,14 +93,16 @@ class SignIn:
         if account is not None:
             self._audit_log.describe(administrator_id=account.id)
         device = await self._find_device(account, visitor, now)
-        counters = sign_in_counters(username, visitor.address, device)
-        await take_attempt(self._attempts, counters, now)
+        known_by = device.token_hash if device else await self._find_past(account, visitor)
+        counters = sign_in_counters(username, visitor.address, known_by)
         is_usable = account is not None and account.is_active and account.allows(visitor.address)
         password_hash = account.password_hash if account and is_usable else None
-        if not await self._hashing.matches(password, password_hash) or account is None:
-            get_logger().info("sign_in_failed", account=hash_name(username))
-            raise SignInFailed(_WRONG_NAME)
-        await self._attempts.succeed(counters)
+        is_known = known_by is not None
+        async with counted(self._attempts, counters, now):
+            is_right = await self._hashing.matches(password, password_hash, is_known=is_known)
+            if not is_right or account is None:
+                get_logger().info("sign_in_failed", account=hash_name(username))
+                raise SignInFailed(_WRONG_NAME)
         self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         await self._rehash(account, password)
         return await self._start(account, visitor, has_mfa=device is not None)
@@ -113,6 +115,17 @@ class SignIn:
         device = await self._sessions.find_device(hash_token(visitor.device), now)
         is_theirs = device and account and device.administrator_id == account.id
         return device if is_theirs else None
+
+    async def _find_past(self, account: Administrator | None, visitor: Visitor) -> bytes | None:
+        """Return the hash of the browser's last session, if it was one of the account.
+
+        It may have run out. One that was ended, as by a new password, is not found any more.
+        """
+        if visitor.session is None:
+            return None
+        session = await self._sessions.find(hash_token(visitor.session))
+        is_theirs = session and account and session.administrator_id == account.id
+        return session.secret_hash if session and is_theirs else None
 
     async def _rehash(self, account: Administrator, password: str) -> None:
         """Replace a hash of bcrypt, or with lower parameters, now that the password is known."""
@@ -185,11 +198,10 @@ class SignIn:
         """Use up a code; `SignInFailed` if it is not right or was used before."""
         now = self._clock.now()
         counters = second_factor_counters(administrator_id, visitor.address)
-        await take_attempt(self._attempts, counters, now)
-        if not await self._codes.use(administrator_id, code, now):
-            get_logger().info("second_factor_failed", administrator_id=administrator_id)
-            raise SignInFailed(_WRONG_CODE)
-        await self._attempts.succeed(counters)
+        async with counted(self._attempts, counters, now):
+            if not await self._codes.use(administrator_id, code, now):
+                get_logger().info("second_factor_failed", administrator_id=administrator_id)
+                raise SignInFailed(_WRONG_CODE)
 
     async def _trust(self, started: Started) -> Started:
         token, now = new_token(), self._clock.now()
@@ -234,10 +246,9 @@ class SignIn:
     async def _check_password(self, caller: AdminCaller, password: str) -> Administrator:
         account = await self._account_of(caller)
         counters = confirmation_counters(_session_of(caller))
-        await take_attempt(self._attempts, counters, self._clock.now())
-        if not await self._hashing.matches(password, account.password_hash):
-            raise SignInFailed(_WRONG_PASSWORD)
-        await self._attempts.succeed(counters)
+        async with counted(self._attempts, counters, self._clock.now()):
+            if not await self._hashing.matches(password, account.password_hash):
+                raise SignInFailed(_WRONG_PASSWORD)
         return account
 
     async def _account_of(self, caller: AdminCaller) -> Administrator:

@@ -1,7 +1,8 @@
 """User keys and provider keys of apps over HTTP, for administrators.
 
 Whoever adds one can act for every user of the app, or push to all its devices: more than the scope
-of any API key says. So API keys cannot do it.
+of any API key says. So API keys cannot do it. A session needs the password of the last 10 minutes
+for a new key; a key that an admin API key adds does not outlive it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Annotated
 import msgspec
 from litestar import Controller, Response, delete, get, post
 
+from clarion.access.administrators.api.callers import check_creator
 from clarion.access.app_keys import FIRST_KID, Overlap
 from clarion.access.keyring import Keyring
-from clarion.access.model import Role, UserTokenAlgorithm
+from clarion.access.model import Role, UserTokenAlgorithm, ends_of_children
 from clarion.access.views import CreatedUserKey, ProviderKeyView, UserKeyView
+from clarion.clock import Clock
 from clarion.fields import AppId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
@@ -107,8 +110,10 @@ class UserKeysController(Controller):
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedUserKey]:
         """Add a key; every node accepts its tokens within two seconds."""
-        admin_of(request, Role.ADMIN, app_id)
-        issued = await keyring.propose_user_key(app_id, **msgspec.structs.asdict(data))
+        ends_at = _creator_of(request, app_id, keyring.clock)
+        issued = await keyring.propose_user_key(
+            app_id, expires_at=ends_at, **msgspec.structs.asdict(data)
+        )
         answer = CreatedUserKey.of(issued.key, secret=issued.secret)
         once = await idempotency.once(request, idempotency_key, answer)
         replay = await keyring.add_user_key(issued.key, once)
@@ -126,7 +131,7 @@ class UserKeysController(Controller):
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedUserKey]:
         """Add a key of the same algorithm; the old one expires when the overlap ends."""
-        admin_of(request, Role.ADMIN, app_id)
+        ends_at = _creator_of(request, app_id, keyring.clock)
         old = await keyring.find_user_key(app_id, kid)
         issued = await keyring.propose_user_key(
             app_id,
@@ -134,6 +139,7 @@ class UserKeysController(Controller):
             kid=data.kid,
             secret=data.secret,
             public_key=data.public_key,
+            expires_at=ends_at,
         )
         answer = CreatedUserKey.of(issued.key, secret=issued.secret)
         once = await idempotency.once(request, idempotency_key, answer)
@@ -175,9 +181,9 @@ class ProviderKeysController(Controller):
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedProviderKey]:
         """Add the public key of a provider, or make a pair."""
-        admin_of(request, Role.ADMIN, app_id)
+        ends_at = _creator_of(request, app_id, keyring.clock)
         issued = await keyring.propose_provider_key(
-            app_id, key_id=data.key_id, public_key=data.public_key
+            app_id, key_id=data.key_id, public_key=data.public_key, expires_at=ends_at
         )
         answer = CreatedProviderKey.of(issued.key, private_key=issued.private_key)
         once = await idempotency.once(request, idempotency_key, answer)
@@ -196,10 +202,10 @@ class ProviderKeysController(Controller):
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedProviderKey]:
         """Add a key; the old one expires when the overlap ends."""
-        admin_of(request, Role.ADMIN, app_id)
+        ends_at = _creator_of(request, app_id, keyring.clock)
         await keyring.find_provider_key(app_id, key_id)
         issued = await keyring.propose_provider_key(
-            app_id, key_id=data.key_id, public_key=data.public_key
+            app_id, key_id=data.key_id, public_key=data.public_key, expires_at=ends_at
         )
         answer = CreatedProviderKey.of(issued.key, private_key=issued.private_key)
         once = await idempotency.once(request, idempotency_key, answer)
@@ -213,6 +219,13 @@ class ProviderKeysController(Controller):
         """Revoke a key: its tokens are refused within five seconds on every node. Idempotent."""
         admin_of(request, Role.ADMIN, app_id)
         return ProviderKeyView.of(await keyring.revoke_provider_key(app_id, key_id))
+
+
+def _creator_of(request: ApiRequest, app_id: str, clock: Clock) -> int | None:
+    """Check that the caller may create keys of an app; return when they expire with the caller."""
+    caller = admin_of(request, Role.ADMIN, app_id)
+    check_creator(request, clock)
+    return ends_of_children(caller)
 
 
 ROUTES = (UserKeysController, ProviderKeysController)

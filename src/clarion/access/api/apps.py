@@ -9,10 +9,11 @@ import msgspec
 from litestar import Controller, Response, delete, get, patch, post
 from msgspec import UNSET, UnsetType
 
+from clarion.access.administrators.api.callers import check_creator
 from clarion.access.deleted_apps import DeletedApps
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
-from clarion.access.model import AdminCaller, App, Role, Scope
+from clarion.access.model import AdminCaller, App, Role, Scope, ends_of_children
 from clarion.access.origins import check_origins
 from clarion.access.port import Apps
 from clarion.access.provisioning import (
@@ -24,7 +25,7 @@ from clarion.access.provisioning import (
 )
 from clarion.access.views import AllowedOrigins, AppView, PerHour, show_app
 from clarion.audit.port import AuditLog
-from clarion.clock import Clock
+from clarion.clock import Clock, to_rfc3339
 from clarion.errors import NotFound
 from clarion.fields import VISIBLE, AppId, documented
 from clarion.http.bodies import Body
@@ -33,6 +34,7 @@ from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, collect, given_checks
+from clarion.http.views import Timestamp
 
 _TAGS = ("Apps",)
 AppName = Annotated[str, documented(minLength=1, maxLength=100, pattern=VISIBLE)]
@@ -79,6 +81,8 @@ class CreatedApp(AppView):
     user_key_id: Annotated[str, msgspec.Meta(description="The `kid` of the user secret.")]
     key_id: Annotated[str, msgspec.Meta(description="The `kid` of APNs provider tokens.")]
     provider_key: Annotated[str, msgspec.Meta(description="Signs them (ES256): a .p8 file.")]
+    keys_expire_at: Timestamp | None = None
+    """When these keys expire, with the admin API key that created the app; null: when revoked."""
 
 
 class AppsController(Controller):
@@ -113,15 +117,18 @@ class AppsController(Controller):
     ) -> Response[CreatedApp]:
         """Create an app with an API key, a user secret and a provider key.
 
-        Needs the role admin for all apps.
+        Needs the role admin for all apps. In a session, the password must have been given in the
+        last 10 minutes. If an admin API key creates it, its keys expire with that key.
         """
-        admin_of(request, Role.ADMIN)
+        caller = admin_of(request, Role.ADMIN)
+        check_creator(request, keyring.clock)
         new = propose_app(
             name=data.name,
             bundle_id=data.bundle_id,
             allowed_origins=data.allowed_origins,
             vault=keyring.vault,
             clock=keyring.clock,
+            expires_at=ends_of_children(caller),
         )
         audit_log.describe(app_id=new.app.id)
         answer = _created(new)
@@ -235,6 +242,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
 
 
 def _created(new: NewApp) -> CreatedApp:
+    ends = new.key.expires_at
     return CreatedApp.of(
         new.app,
         allowed_origins=list(new.app.allowed_origins),
@@ -243,6 +251,7 @@ def _created(new: NewApp) -> CreatedApp:
         user_key_id=new.user_key.kid,
         key_id=new.key_id,
         provider_key=new.provider_key_pem.decode(),
+        keys_expire_at=None if ends is None else to_rfc3339(ends),
     )
 
 

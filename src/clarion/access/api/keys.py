@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from litestar import Controller, Response, delete, get, post
 
+from clarion.access.administrators.api.callers import check_creator
 from clarion.access.app_keys import Overlap, check_overlap
 from clarion.access.callers import Callers
 from clarion.access.keys import issue_key
@@ -53,7 +54,7 @@ class NewApiKey(Body):
     scopes: Annotated[list[str], _SCOPES]
     """What the key may do, like `events:write`; `*` means everything."""
     expires_at: Moment | None = None
-    """Until when it is valid; until it is revoked if left out."""
+    """Until when it is valid; if left out, as long as the calling key, or until it is revoked."""
 
 
 class ApiKeyRotation(Body):
@@ -62,7 +63,9 @@ class ApiKeyRotation(Body):
     overlap_s: Overlap = 24 * 3600
     expires_at: Annotated[
         Moment | None,
-        msgspec.Meta(description="When the new key expires; as the old one if left out."),
+        msgspec.Meta(
+            description="When the new key expires; as the old one or the calling key if left out."
+        ),
     ] = None
 
 
@@ -119,14 +122,17 @@ class KeysController(Controller):
         audit_log: Injected[AuditLog],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedApiKey]:
-        """Create a key with no more scopes than the calling key has, that does not outlive it."""
-        caller = app_of(request, Scope.KEYS_WRITE)
+        """Create a key with no more scopes than the calling key has, that does not outlive it.
+
+        In a session, the password must have been given in the last 10 minutes.
+        """
+        caller = _creator_of(request, clock)
         issued = issue_key(
             app_id=caller.app_id,
             label=data.label,
             scopes=data.scopes,
             now=clock.now(),
-            expires_at=to_milliseconds(data.expires_at, "expires_at"),
+            expires_at=to_milliseconds(data.expires_at, "expires_at") or caller.expires_at,
         )
         _check_rights(caller, issued.key)
         answer = show_created_key(issued)
@@ -149,9 +155,10 @@ class KeysController(Controller):
     ) -> Response[CreatedApiKey]:
         """Create a key like another, which expires when the overlap ends.
 
-        The calling key must have all scopes of the key. A key can be rotated once.
+        The calling key must have all scopes of the key. A key can be rotated once. In a session,
+        the password must have been given in the last 10 minutes.
         """
-        caller = app_of(request, Scope.KEYS_WRITE)
+        caller = _creator_of(request, clock)
         now, overlap = clock.now(), check_overlap(data.overlap_s)
         old = await _find_key(keys, caller, key_id)
         issued = issue_key(
@@ -159,7 +166,7 @@ class KeysController(Controller):
             label=old.label,
             scopes=old.scopes,
             now=now,
-            expires_at=to_milliseconds(data.expires_at, "expires_at") or _end_of(old, now),
+            expires_at=to_milliseconds(data.expires_at, "expires_at") or _end_of(old, now, caller),
         )
         _check_rights(caller, issued.key)
         answer = show_created_key(issued)
@@ -217,9 +224,19 @@ async def _find_key(keys: Keys, caller: AppCaller, key_id: str) -> ApiKey:
     return key
 
 
-def _end_of(key: ApiKey, now: int) -> int | None:
-    """Return when a key expires; None if that was before: then it is refused anyway."""
-    return key.expires_at if key.is_live(now) else None
+def _creator_of(request: ApiRequest, clock: Clock) -> AppCaller:
+    caller = app_of(request, Scope.KEYS_WRITE)
+    check_creator(request, clock)
+    return caller
+
+
+def _end_of(key: ApiKey, now: int, caller: AppCaller) -> int | None:
+    """Return when the key expires that replaces another: as that one or the calling key.
+
+    An end that is past counts as none: then the rotation is refused anyway.
+    """
+    own = key.expires_at if key.is_live(now) else None
+    return min((each for each in (own, caller.expires_at) if each is not None), default=None)
 
 
 def _check_rights(caller: AppCaller, key: ApiKey) -> None:

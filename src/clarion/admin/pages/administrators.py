@@ -10,7 +10,6 @@ from clarion.admin.operations import Refused
 from clarion.admin.page import Page
 from clarion.admin.paths import ROOT, path_of
 from clarion.admin.visit import Visit
-from clarion.errors import ConfirmationRequired
 from clarion.http.asgi import Response
 
 _SHOWN = 50
@@ -40,7 +39,6 @@ async def invite(visit: Visit) -> Response:
     try:
         made = await visit.post("admin", "administrators", body=given)
     except Refused as refused:
-        _go_to_confirm(refused)
         values = await _form_values(visit, given)
         return await show_again(visit, "new_administrator.html", refused, **values)
     return await visit.render("set_up_link.html", link=made, username=made["username"])
@@ -61,7 +59,6 @@ async def change_administrator(visit: Visit) -> Response:
             raise fault(visit, "action", f"must be one of {', '.join(actions)}")
         return await action(visit, account)
     except Refused as refused:
-        _go_to_confirm(refused)
         values = await _form_values(visit, account)
         return await show_again(visit, "administrator.html", refused, **values)
 
@@ -99,12 +96,6 @@ def _read_rights(visit: Visit) -> dict[str, Any]:
         "app_roles": {app_id: role for app_id, role in pairs if app_id and role},
         "networks": read_lines(visit, "networks"),
     }
-
-
-def _go_to_confirm(refused: Refused) -> None:
-    """Leave it to the dashboard if the password is needed again."""
-    if refused.problem.code == ConfirmationRequired.code:
-        raise refused
 
 
 async def _find(visit: Visit) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from clarion.access.model import Scope, UserTokenAlgorithm
 from clarion.admin.forms import fault, read_lines, read_number, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
-from clarion.admin.paths import ROOT
+from clarion.admin.paths import ROOT, confirm_path
 from clarion.admin.visit import Visit
 from clarion.clock import to_rfc3339
+from clarion.errors import ConfirmationRequired
 from clarion.http.asgi import Response
 
 _SHOWN = 50
@@ -116,6 +117,8 @@ async def _create(visit: Visit, kind: str, *parts: str, body: dict[str, Any]) ->
     try:
         made = await visit.post(*parts, body=body)
     except Refused as refused:
+        if refused.problem.code == ConfirmationRequired.code:
+            return visit.redirect(confirm_path(visit.app_path("keys")))
         return await _show_again(visit, refused)
     name, label, is_long = _SECRETS[kind]
     shown = {"kind": kind, "label": label, "is_long": is_long, "secret": made[name], "key": made}

@@ -77,8 +77,8 @@ class UserExport(Struct):
     """Everything that is stored about a user. Secrets are left out.
 
     `user` and `inbox` are left out if there is none: an app may use an id before it creates the
-    user. Each notification has its deliveries and attempts. `messages` are those to the user's
-    devices, `events` those to the user.
+    user, or never. Each notification has its deliveries and attempts. `messages` are those to the
+    user's devices, `events` those that name the user.
     """
 
     user_id: str
@@ -106,7 +106,9 @@ class UserExport(Struct):
     jobs: list[dict[str, Any]]
     """Work for the user that is queued."""
     events: list[dict[str, Any]]
-    """The events that were sent to this user."""
+    """The events to this user. Of those to others that name the user as actor or target, only
+    that is shown.
+    """
     dedupe_keys: list[dict[str, Any]]
     """Dedupe keys of events to this user."""
     limit_counts: list[dict[str, Any]]

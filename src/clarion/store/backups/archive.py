@@ -23,10 +23,12 @@ from clarion.errors import CommandFailed, StartError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+SEAL = "manifest.seal"
 CHUNK_BYTES = 1 << 20
 _CHECKSUM = b"sha256:"
 _CHECKSUM_BYTES = len(_CHECKSUM) + 2 * hashlib.sha256().digest_size
 _MANIFEST_BYTES = 1 << 20
+_SEAL_BYTES = 1 << 10
 # More would take much longer, and hardly save anything.
 _LEVEL = 1
 
@@ -111,10 +113,15 @@ class ArchiveWriter:
             yield write
         self.members[name] = Member(size, digest.hexdigest())
 
-    def finish(self, manifest: Manifest) -> None:
-        """Add the manifest and the checksum, and give the file its name when it is durable."""
-        with self._zip.open(MANIFEST, "w") as member:
-            member.write(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    def finish(self, manifest: Manifest, seal: Callable[[bytes], bytes] | None = None) -> None:
+        """Add the manifest, its seal and the checksum.
+
+        The file gets its name when it is durable.
+        """
+        written = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+        self._zip.writestr(MANIFEST, written)
+        if seal is not None:
+            self._zip.writestr(SEAL, seal(written))
         self._zip.comment = bytes(_CHECKSUM_BYTES)
         self._zip.close()
         checksum = _sum(self._file, self._file.seek(0, os.SEEK_END))
@@ -129,7 +136,10 @@ class ArchiveWriter:
 
 
 class Archive:
-    """A backup whose every byte was verified when it was opened."""
+    """A backup whose every byte was verified when it was opened.
+
+    `written` is the manifest as it was sealed. A checksum alone can be made by anybody.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -153,11 +163,15 @@ class Archive:
     def read(self, name: str) -> Iterator[bytes]:
         """Yield the content of a member; `CommandFailed` if it is not what was written."""
         expected, digest = self.manifest.members[name], hashlib.sha256()
+        left = expected.size
         with self._zip.open(name) as member:
             while data := member.read(CHUNK_BYTES):
+                left -= len(data)
+                if left < 0:  # it may be as large as somebody likes
+                    break
                 digest.update(data)
                 yield data
-        if digest.hexdigest() != expected.sha256:
+        if left or digest.hexdigest() != expected.sha256:
             raise CommandFailed(f"{name} in {self.path} is not as it was written.")
 
     def _verify(self) -> Manifest:
@@ -180,9 +194,18 @@ class Archive:
         except (zipfile.BadZipFile, KeyError, msgspec.MsgspecError) as error:
             raise CommandFailed(f"{self.path} is not a backup of Clarion.") from error
 
+    def read_seal(self) -> bytes | None:
+        """Return the seal of the manifest, or None if it has none."""
+        if SEAL not in self._zip.namelist():
+            return None
+        return self._read_start(SEAL, _SEAL_BYTES)
+
+    def _read_start(self, name: str, limit: int) -> bytes:
+        with self._zip.open(name) as member:
+            return member.read(limit)
+
     def _read_manifest(self) -> Manifest:
-        with self._zip.open(MANIFEST) as member:
-            content = member.read(_MANIFEST_BYTES)
+        content = self.written = self._read_start(MANIFEST, _MANIFEST_BYTES)
         version = msgspec.json.decode(content, type=dict[str, object]).get("format")
         if version != FORMAT:
             raise CommandFailed(

@@ -127,3 +127,24 @@ async def test_more_hashes_than_may_wait_are_refused() -> None:
     finally:
         going_on.set()
         hashing.close()
+
+
+async def test_places_are_kept_for_those_who_are_known() -> None:
+    """A flood of strangers left no place for a trusted device or a session."""
+    hashing, going_on = HashingThreads(threads=1, waiting=4), threading.Event()
+    try:
+        waiting = [asyncio.ensure_future(hashing.run(going_on.wait)) for _ in range(4)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await hashing.matches("correct horse", HASH, is_known=False)
+        known = asyncio.ensure_future(hashing.matches("correct horse", HASH))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await hashing.matches("correct horse", HASH)
+        going_on.set()
+        assert await known
+        await asyncio.gather(*waiting)
+        assert await hashing.matches("correct horse", HASH, is_known=False)
+    finally:
+        going_on.set()
+        hashing.close()

@@ -42,6 +42,16 @@ def confirmed(request: ApiRequest, clock: Clock) -> AdminCaller:
     return caller
 
 
+def check_creator(request: ApiRequest, clock: Clock) -> None:
+    """Raise `ConfirmationRequired` if a session that was not confirmed lately creates credentials.
+
+    API keys have nothing to confirm: what they create does not outlive them.
+    """
+    caller = caller_of(request)
+    if isinstance(caller, AdminCaller) and caller.session_id is not None:
+        _check_confirmed(caller, clock)
+
+
 def operator(request: ApiRequest, clock: Clock) -> AdminCaller:
     """Return a confirmed administrator with the role admin for all apps."""
     caller = require_admin(session_of(request), Role.ADMIN)

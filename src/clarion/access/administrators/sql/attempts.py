@@ -81,6 +81,10 @@ class SqlAttempts:
         delete = DELETE.step(key=first.key)
         await self._engine.write(Unit(first.key, (delete, *steps), is_aside=True))
 
+    async def take_back(self, counters: Sequence[Counter]) -> None:
+        steps = tuple(TAKE_BACK.step(key=counter.key) for counter in counters)
+        await self._engine.write(Unit(counters[0].key, steps, is_aside=True))
+
     async def forget(self, prefix: str) -> None:
         await self._engine.write(Unit(prefix, (FORGET.step(pattern=f"{prefix}%"),)))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from clarion.access.administrators.model import AdminKey
+from clarion.access.administrators.port import LIVE_ADMIN_KEYS_LIMIT
+from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
@@ -12,8 +14,13 @@ from clarion.store.statement import Unit, statement
 
 KEYS = Record(AdminKey)
 
-INSERT = statement(
-    "insert_admin_key", f"INSERT INTO admin_keys ({KEYS.columns}) VALUES ({KEYS.parameters})"
+# A guard, which counts what the same batch has added, too.
+ADD = statement(
+    "add_admin_key",
+    f"""INSERT INTO admin_keys ({KEYS.columns}) SELECT {KEYS.parameters}
+    WHERE (SELECT COUNT(*) FROM admin_keys WHERE administrator_id = :administrator_id
+    AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :created_at))
+    < {LIVE_ADMIN_KEYS_LIMIT} RETURNING id""",
 )
 SELECT = statement("select_admin_key", f"SELECT {KEYS.columns} FROM admin_keys WHERE id = :id")
 LIST = statement(
@@ -46,9 +53,14 @@ class SqlAdminKeys:
     async def create(
         self, key: AdminKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        insert = INSERT.step(**KEYS.values(key))
+        owner, add = key.administrator_id, ADD.guard(**KEYS.values(key))
         with explain_conflict("An admin API key with this id already exists."):
-            done = await idempotency.write_once(self._engine, key.administrator_id, once, insert)
+            done = await idempotency.write_once(self._engine, owner, once, add)
+        if done is None:
+            raise Conflict(
+                f"An administrator can have {LIVE_ADMIN_KEYS_LIMIT} live admin API keys. "
+                "Revoke those that are not needed first."
+            )
         return done if isinstance(done, StoredResponse) else None
 
     async def find(self, key_id: str) -> AdminKey | None:

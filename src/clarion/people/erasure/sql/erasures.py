@@ -19,7 +19,7 @@ from clarion.people.erasure.model import (
     Subject,
     subject_context,
 )
-from clarion.people.erasure.sql.exports import EXISTS
+from clarion.people.erasure.sql.exports import Traces
 from clarion.people.erasure.sql.hash_keys import SqlHashKeys
 from clarion.people.erasure.sql.passes import (
     SET_SUBJECT,
@@ -104,6 +104,7 @@ class SqlErasures:
         self._vault = vault
         self._clock = clock
         self._tables = tables
+        self._traces = Traces(engine, tables)
         self._hashes = UserHashes(SqlHashKeys(engine, vault))
 
     async def begin(
@@ -111,11 +112,10 @@ class SqlErasures:
     ) -> Erasure | None:
         user_hash = await self._hashes.make(app_id, user_id, now)
         last = await self._find(FIND, app_id=app_id, user_hash=user_hash)
-        is_known = await self._engine.fetch(EXISTS, app_id=app_id, user_id=user_id)
-        if last is not None and (last.status is ErasureStatus.RUNNING or not is_known):
+        if last is not None and last.status is ErasureStatus.RUNNING:
             return last
-        if not is_known:
-            return None
+        if not await self._traces.exist(app_id, user_id):
+            return last
         erasure_id = self._clock.new_id()
         erasure = Erasure(
             app_id=app_id,

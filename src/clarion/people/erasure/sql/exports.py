@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -28,7 +29,35 @@ EXISTS = statement(
     UNION ALL SELECT 1 FROM (SELECT 1 FROM notifications WHERE app_id = :app_id
       AND user_id = :user_id LIMIT 1) AS n LIMIT 1""",
 )
+_BY_ID = frozenset({Owner.ID, Owner.USER, Owner.PREFIX})
+# At a time, of those who may not be there.
+_SCANS = 2
 _encode = msgspec.json.Encoder().encode
+
+
+class Traces:
+    """Finds out whether anything is stored about a user."""
+
+    def __init__(self, engine: Engine, tables: Sequence[PersonalTable]) -> None:
+        self._engine = engine
+        self._tables = [each for each in tables if each.owner in _BY_ID]
+        # Whoever asks for ids that nobody has makes the server read all events of the app.
+        self._slots = asyncio.Semaphore(_SCANS)
+
+    async def exist(self, app_id: str, user_id: str) -> bool:
+        """Return whether there is a record, or anything else that names the id.
+
+        An app may use an id that it never creates, as that of an actor.
+        """
+        if await self._engine.fetch(EXISTS, app_id=app_id, user_id=user_id):
+            return True
+        async with self._slots:
+            values = values_of(app_id, user_id)
+            for table in self._tables:
+                owner = {name: values[name] for name in table.find.names}
+                if await self._engine.fetch_in_background(table.find, **owner):
+                    return True
+            return await naming_events.exists(self._engine, app_id, user_id)
 
 
 class SqlExports:
@@ -37,9 +66,10 @@ class SqlExports:
     def __init__(self, engine: Engine, tables: Sequence[PersonalTable]) -> None:
         self._engine = engine
         self._tables = tables
+        self._traces = Traces(engine, tables)
 
     async def exists(self, app_id: str, user_id: str) -> bool:
-        return bool(await self._engine.fetch(EXISTS, app_id=app_id, user_id=user_id))
+        return await self._traces.exist(app_id, user_id)
 
     async def read(self, app_id: str, user_id: str) -> AsyncIterator[tuple[str, bytes | None]]:
         devices = await find_devices(self._engine, app_id, user_id)
@@ -56,8 +86,8 @@ class SqlExports:
         if table.owner is Owner.EVENT:
             async for page in naming_events.scan(self._engine, app_id, user_id):
                 for found in page:
-                    if found.is_for(user_id):
-                        yield show(table, found.row, EVENTS.names)
+                    row = found.row if found.is_for(user_id) else found.show_party(user_id)
+                    yield show(table, row, EVENTS.names)
             return
         for device in choose_devices(table, devices):
             async for shown in self._pages(table, values_of(app_id, user_id, device)):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from clarion.events.model import Audience, AudienceKind, Content, Event
+from clarion.events.model import Content, Event
 from clarion.events.sql.events import EVENTS
 from clarion.events.sql.notifications import NOTIFICATIONS
 from clarion.inbox.sql.numbers import COUNT_CHANGE
@@ -39,6 +39,11 @@ SELECT_NAMING = statement(
     rf"""SELECT {EVENTS.columns} FROM events WHERE app_id = :app_id AND id > :after
     AND id <= :upto AND (audience LIKE :pattern ESCAPE '\' OR content LIKE :pattern ESCAPE '\')
     ORDER BY id""",
+)
+SELECT_PAGE = statement(
+    "select_page_of_events",
+    f"""SELECT {EVENTS.columns} FROM events WHERE app_id = :app_id AND id > :after
+    ORDER BY id LIMIT {_PAGE}""",
 )
 DELETE = statement(
     "erase_event", "DELETE FROM events WHERE app_id = :app_id AND id = :id RETURNING id"
@@ -89,6 +94,20 @@ class NamingEvent(NamedTuple):
     def is_for(self, user_id: str) -> bool:
         return user_id in self.event.audience.ids
 
+    def show_party(self, user_id: str) -> Row:
+        """Return the row as the user may see it who is its actor or target, and not its recipient.
+
+        What it says about others is left out, also in its keys.
+        """
+        actor, target = self.event.content.actor, self.event.content.target
+        own = Content(
+            actor=actor if actor and actor.id == user_id else None,
+            target=target if target and target.id == user_id else None,
+        )
+        shown = replace(self.event, content=own, dedupe_key=None, last_error=None)
+        values = EVENTS.values(shown)
+        return tuple(values[name] for name in EVENTS.names)
+
     def is_for_alone(self, user_id: str) -> bool:
         return self.is_for(user_id) and not any(
             each not in {user_id, ""} for each in self.event.audience.ids
@@ -112,6 +131,29 @@ async def scan(engine: Engine, app_id: str, user_id: str) -> AsyncIterator[list[
         after = upto
 
 
+async def read_all(engine: Engine, app_id: str) -> AsyncIterator[NamingEvent]:
+    """Yield all events of an app, whomever they name."""
+    after = ""
+    while rows := await engine.fetch_in_background(SELECT_PAGE, app_id=app_id, after=after):
+        for row in rows:
+            yield NamingEvent(EVENTS.read(row), row)
+        after = EVENTS.read(rows[-1]).id
+
+
+async def exists(engine: Engine, app_id: str, user_id: str) -> bool:
+    """Return whether an event names a user. It may read all events of the app."""
+    async for page in scan(engine, app_id, user_id):
+        if page:
+            return True
+    return False
+
+
+def names_of(event: Event) -> set[str]:
+    """Return the ids of the users whom an event names."""
+    parties = (event.content.actor, event.content.target)
+    return {*event.audience.ids, *(each.id or "" for each in parties if each)} - {""}
+
+
 def _names(event: Event, user_id: str) -> bool:
     return user_id in event.audience.ids or _is_about(event.content, user_id)
 
@@ -128,7 +170,7 @@ def erase(found: NamingEvent, user_id: str) -> Step:
         return DELETE.step(app_id=event.app_id, id=event.id)
     # The place in the list stays: audiences are expanded by position.
     ids = tuple("" if each == user_id else each for each in event.audience.ids)
-    audience = Audience(AudienceKind(event.audience.kind), ids, event.audience.topic)
+    audience = replace(event.audience, ids=ids)
     content = _redact(event.content, user_id)
     values = EVENTS.values(replace(event, audience=audience, content=content))
     return REDACT.step(
