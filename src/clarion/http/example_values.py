@@ -438,6 +438,14 @@ VALUES: dict[str, Any] = {
     },
     "Explanation.at": "2026-11-17T23:30:00.000Z",
     "Explanation.rules": ["user", "expiry", "type", "preferences", "quiet_hours", "default"],
+    "HeldChannel": {
+        "channel": "push",
+        "status": "held",
+        "reason": "quiet_hours",
+        "rule": "quiet_hours",
+        "until": _LATER,
+        "dead_letter": None,
+    },
     "WaitingChannel": {
         "channel": "push",
         "status": "held",
