@@ -1,7 +1,8 @@
 """Clients that create API keys, one after another, and the answers that they got.
 
 A client repeats a request with its Idempotency-Key until it is accepted, as a careful client
-does; while the server is down, it waits.
+does; while the server is down, it waits. It revokes each key at once, for an app can have a
+thousand.
 """
 
 import asyncio
@@ -71,6 +72,14 @@ class Load:
                 connection.close()
             else:
                 self._note(label, answer)
+        await self._revoke(connection, self.accepted[label])
+
+    async def _revoke(self, connection: Connection, key_id: str) -> None:
+        """Revoke a key, or leave it if that fails: a few may be left."""
+        try:
+            await revoke_key(connection, self._server.api_key, key_id)
+        except (OSError, EOFError):
+            connection.close()
 
     def _note(self, label: str, answer: Answer) -> None:
         self.statuses[answer.status] += 1
@@ -91,6 +100,11 @@ async def ask_for_key(connection: Connection, api_key: str, label: str) -> Answe
     }
     body = json.dumps({"label": label, "scopes": ["keys:read"]}).encode()
     return await connection.ask("POST", "/v1/keys", headers, body)
+
+
+async def revoke_key(connection: Connection, api_key: str, key_id: str) -> Answer:
+    headers = {"authorization": f"Bearer {api_key}"}
+    return await connection.ask("DELETE", f"/v1/keys/{key_id}", headers)
 
 
 async def list_keys(server: ClarionServer) -> list[tuple[str, str]]:
