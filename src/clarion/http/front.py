@@ -50,7 +50,7 @@ from clarion.http.path_templates import PathTemplates
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import Sender
-from clarion.http.strangers import Peers, check_head
+from clarion.http.strangers import Peers, check_head, is_direct
 from clarion.nodes.port import Limits
 from clarion.settings import Settings
 from clarion.telemetry import logs
@@ -234,8 +234,13 @@ class Front:
                 raise NotFound
 
     def _trusts(self, scope: Scope) -> bool:
-        readers = self._settings.metrics_and_docs
-        return readers == "public" or (readers == "local" and self._peers.is_local(scope))
+        match self._settings.metrics_and_docs:
+            case "local":
+                return self._peers.is_local(scope)
+            case "direct":
+                return is_direct(scope)
+            case readers:
+                return readers == "public"
 
     async def _answer_caller(
         self, request: Request, sender: Sender, extra: Headers

@@ -514,6 +514,15 @@ async def test_a_setting_says_who_can_read_them(make: Make, setting: str, status
     assert (await client.ask("/metrics")).status == status
 
 
+async def test_direct_is_from_anywhere_but_not_through_a_proxy(make: Make) -> None:
+    client = make(metrics_and_docs="direct")
+    assert (await client.ask("/metrics", headers={"Host": "node-1:8080"})).status == 200
+    forwarded = {"Host": "localhost", "X-Forwarded-For": "127.0.0.1"}
+    assert (await client.ask("/metrics", headers=forwarded)).status == 404
+    client.http_version = "1"
+    assert (await client.ask("/metrics")).status == 404
+
+
 async def test_a_large_response_is_sent_in_parts_with_its_length(client: Client) -> None:
     answer = await client.ask("/large")
     assert answer.body == LARGE
