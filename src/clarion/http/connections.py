@@ -44,6 +44,9 @@ _SLICE = 200
 _CROWDED = 0.9
 _CROWDED_FIRST_REQUEST_S = 1.0
 _CROWDED_PASS_S = 0.25
+# While the server stops: a client that was told so has read it by then, and one that reads nothing
+# must not hold up the stop.
+_STOPPING_S = 2.0
 # When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
 # does not look at the connections it has while it fails to accept more. The reserve is larger than
 # the number that waits to be accepted.
@@ -112,6 +115,7 @@ class Connections:
     closed: Counter[Closed] = field(default_factory=Counter)
     _requests: dict[Client, Requests] = field(default_factory=dict)
     _known: dict[int, _Known] = field(default_factory=dict)
+    _is_stopping: bool = False
     _pass: int = 0
     _logged_at: float = -_LOG_EVERY_S
     # Two descriptors of our own: a connection can be closed also when no more can be opened.
@@ -141,7 +145,8 @@ class Connections:
         checked_at = time.monotonic()
         while True:
             before = time.monotonic()
-            await asyncio.sleep(_CROWDED_PASS_S if self._crowded else PASS_S)
+            is_urgent = self._crowded or self._is_stopping
+            await asyncio.sleep(_CROWDED_PASS_S if is_urgent else PASS_S)
             now = time.monotonic()
             # A loop that was blocked has not answered requests either: its delay does not count.
             checked_at += max(0.0, now - before - 2 * PASS_S)
@@ -149,6 +154,18 @@ class Connections:
             if now - checked_at >= self._count_descriptors() / _DESCRIPTORS_A_PASS:
                 await self.check(now - checked_at)
                 checked_at = now
+
+    def stop(self) -> None:
+        """From now on, close those that have no request running for two seconds.
+
+        A listener waits for each client to confirm that it knows of the stop.
+        """
+        self._is_stopping = True
+        for _, accepted in self._known.values():
+            if accepted:
+                accepted.age_s = 0.0
+        for requests in self._requests.values():
+            requests.idle_s = 0.0
 
     async def check(self, elapsed_s: float) -> None:
         """Look at every connection once; so much time has passed since the last look."""
@@ -232,13 +249,19 @@ class Connections:
     def _judge(self, accepted: _Accepted) -> Closed | None:
         requests = self._requests.get(accepted.client)
         if requests is None:
-            is_crowded = accepted.port in self._crowded
-            limit_s = _CROWDED_FIRST_REQUEST_S if is_crowded else self.first_request_s
-            return Closed.SILENT if accepted.age_s > limit_s else None
+            is_silent = accepted.age_s > self._first_request_limit_s(accepted.port)
+            return Closed.SILENT if is_silent else None
         if requests.is_stalled:
             return Closed.STALLED
         limit_s = self.provider_idle_s if requests.is_provider else self.idle_s
+        if self._is_stopping:
+            limit_s = min(limit_s, _STOPPING_S)
         return Closed.IDLE if not requests.running and requests.idle_s > limit_s else None
+
+    def _first_request_limit_s(self, port: int) -> float:
+        if port in self._crowded:
+            return _CROWDED_FIRST_REQUEST_S
+        return min(self.first_request_s, _STOPPING_S) if self._is_stopping else self.first_request_s
 
     def _make_room(self, kept: list[_Accepted]) -> list[_Accepted]:
         """Return connections without requests that make room for others, if a listener is full."""

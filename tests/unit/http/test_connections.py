@@ -158,6 +158,21 @@ async def test_this_machine_has_no_limit_as_an_address(listener: Listener) -> No
     assert listener.closed == []
 
 
+async def test_during_a_stop_those_without_a_running_request_have_two_seconds(
+    listener: Listener,
+) -> None:
+    connections = watch(listener)
+    listener.connect(3)
+    connections.begin(listener.client(0))
+    ask(connections, listener.client(1)).is_provider = True
+    await connections.check(5)
+    connections.stop()
+    await connections.check(1.9)
+    assert listener.closed == []
+    await connections.check(0.2)
+    assert listener.closed == [1, 2]
+
+
 async def test_a_full_listener_makes_room(listener: Listener) -> None:
     connections = watch(listener, limit=10)
     listener.connect(12)
