@@ -101,6 +101,7 @@ class Server:
                 is_of_tests=services.virtual_time is not None,
                 membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
+                are_all_ready=member.are_all_ready if member else lambda: True,
             )
             limits = RedisLimits(redis, MemoryLimits()) if redis else MemoryLimits()
             front = build_front(settings, stores, services, health, limits)

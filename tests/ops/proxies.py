@@ -186,7 +186,7 @@ def ask_http2(port: int, target: str, headers: Headers = (), *, tls: bool = True
     given += [(name.lower(), value) for name, value in named.items() if name != "Connection"]
     machine = H2Connection(
         H2Configuration(
-            header_encoding="latin-1",
+            header_encoding=None,
             validate_outbound_headers=False,
             normalize_outbound_headers=False,
         )
@@ -198,7 +198,8 @@ def ask_http2(port: int, target: str, headers: Headers = (), *, tls: bool = True
 
 
 def _receive(connection: socket.socket, machine: H2Connection) -> Answer:
-    status, headers, body = 0, {}, b""
+    headers: dict[str, str] = {}
+    body = b""
     while True:
         connection.sendall(machine.data_to_send())
         received = connection.recv(65_536)
@@ -206,16 +207,18 @@ def _receive(connection: socket.socket, machine: H2Connection) -> Answer:
         for event in machine.receive_data(received):
             match event:
                 case ResponseReceived():
-                    headers = dict(event.headers)
-                    status = int(headers.pop(":status"))
+                    pairs = [(bytes(name), bytes(value)) for name, value in event.headers]
+                    headers = {name.decode(): value.decode("latin-1") for name, value in pairs}
                 case DataReceived():
                     body += event.data
                     machine.acknowledge_received_data(event.flow_controlled_length, 1)
                 case StreamEnded():
-                    return Answer(status, headers, body)
+                    return Answer(int(headers.pop(":status")), headers, body)
                 case StreamReset():
                     # Refused before it was read as a request.
                     return Answer(400, {}, b"")
+                case _:
+                    pass
 
 
 Ask = Callable[[str, Headers], Answer]
