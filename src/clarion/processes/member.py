@@ -51,7 +51,8 @@ class Member:
 
     def report_ready(self) -> None:
         """Let the parent know that this process serves requests."""
-        self._control.send(READY)
+        with contextlib.suppress(OSError):  # it has ended: this process is told so
+            self._control.send(READY)
 
     def are_all_ready(self) -> bool:
         """Whether all of the processes have started: before, the server is not ready."""
