@@ -370,8 +370,14 @@ class Front:
             raise BodyTooLarge
 
         takes_text = request.scope["path"].startswith(_WITH_TEXT)
+        is_given = False
 
         async def receive() -> Message:
+            nonlocal is_given
+            if is_given:
+                await request.wait_disconnected()
+                return {"type": "http.disconnect"}
+            is_given = True
             body = await (request.body() if takes_text else request.json())
             return {"type": "http.request", "body": body, "more_body": False}
 

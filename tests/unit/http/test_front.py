@@ -52,9 +52,13 @@ class Framework:
         self.trouble: Exception | None = None
         self.is_late = False
         self.on_asked: Callable[[], Awaitable[Any]] | None = None
+        self.serve: Callable[[Any, Any, Any], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.seen.append(scope)
+        if self.serve:
+            await self.serve(scope, receive, send)
+            return
         body = b""
         if self.on_asked:
             await self.on_asked()
@@ -649,3 +653,38 @@ async def test_a_key_of_an_app_wins_over_a_cookie(client: Client, admins: AdminS
     assert answer.status == 200
     refused = await client.ask("/v1/own", method="POST", headers={"Cookie": cookie})
     assert refused.problem["code"] == "cross_site_request"
+
+
+async def test_the_framework_learns_that_its_client_has_left(client: Client) -> None:
+    """After the body, as ASGI says: what is sent as it is made ends then."""
+    told: list[Any] = []
+
+    async def serve(_scope: Any, receive: Any, _send: Any) -> None:
+        told.extend([await receive(), await receive(), await receive()])
+
+    parts: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b"", "more_body": False},
+        {"type": "http.disconnect"},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop(0)
+
+    async def send(_message: Any) -> None:
+        raise AssertionError
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": "GET",
+        "path": "/shared",
+        "headers": [(b"host", b"localhost")],
+        "client": client.client,
+        "server": ("127.0.0.1", "8080"),
+        "query_string": b"",
+    }
+    client.framework.serve = serve
+    await client.front(scope, receive, send)
+    assert [each["type"] for each in told] == ["http.request", *["http.disconnect"] * 2]
