@@ -15,6 +15,8 @@ import ipaddress
 import os
 import socket
 import stat
+import struct
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
@@ -40,10 +42,16 @@ _DESCRIPTORS_A_PASS = 10_000
 # Looked at in one go, about half a millisecond, before other work of the loop has its turn.
 _SLICE = 200
 # Above this part of the connections allowed, those that have never sent a request make room: they
-# have a second, and a pass follows soon.
+# have a second, the oldest less, and a pass follows soon. Those that have sent nothing at all have
+# a moment: a client that waited to be accepted has sent its request by then.
 _CROWDED = 0.9
 _CROWDED_FIRST_REQUEST_S = 1.0
-_CROWDED_PASS_S = 0.25
+_CROWDED_FIRST_BYTE_S = 0.05
+_CROWDED_PASS_S = 0.02
+# Fewer connections than this are looked at more often: they are full sooner.
+_FEW_CONNECTIONS = 1_000
+# Where `struct tcp_info` of Linux has the number of bytes received.
+_BYTES_RECEIVED = struct.Struct("=128xQ")
 # While the server stops: a client that was told so has read it by then, and one that reads nothing
 # must not hold up the stop.
 _STOPPING_S = 2.0
@@ -146,7 +154,8 @@ class Connections:
         while True:
             before = time.monotonic()
             is_urgent = self._crowded or self._is_stopping
-            await asyncio.sleep(_CROWDED_PASS_S if is_urgent else PASS_S)
+            usual_s = PASS_S * min(1.0, self.limit / _FEW_CONNECTIONS)
+            await asyncio.sleep(_CROWDED_PASS_S if is_urgent else max(_CROWDED_PASS_S, usual_s))
             now = time.monotonic()
             # A loop that was blocked has not answered requests either: its delay does not count.
             checked_at += max(0.0, now - before - 2 * PASS_S)
@@ -249,7 +258,7 @@ class Connections:
     def _judge(self, accepted: _Accepted) -> Closed | None:
         requests = self._requests.get(accepted.client)
         if requests is None:
-            is_silent = accepted.age_s > self._first_request_limit_s(accepted.port)
+            is_silent = accepted.age_s > self._first_request_limit_s(accepted)
             return Closed.SILENT if is_silent else None
         if requests.is_stalled:
             return Closed.STALLED
@@ -258,9 +267,10 @@ class Connections:
             limit_s = min(limit_s, _STOPPING_S)
         return Closed.IDLE if not requests.running and requests.idle_s > limit_s else None
 
-    def _first_request_limit_s(self, port: int) -> float:
-        if port in self._crowded:
-            return _CROWDED_FIRST_REQUEST_S
+    def _first_request_limit_s(self, accepted: _Accepted) -> float:
+        if accepted.port in self._crowded:
+            is_begun = _has_received(accepted.descriptor)
+            return _CROWDED_FIRST_REQUEST_S if is_begun else _CROWDED_FIRST_BYTE_S
         return min(self.first_request_s, _STOPPING_S) if self._is_stopping else self.first_request_s
 
     def _make_room(self, kept: list[_Accepted]) -> list[_Accepted]:
@@ -392,6 +402,24 @@ def _find_ends(descriptor: int) -> tuple[Client, int] | None:
         return None
     finally:
         borrowed.detach()  # it is not ours to close
+
+
+def _has_received(descriptor: int) -> bool:
+    """Whether a client has sent anything; true if that cannot be known."""
+    if sys.platform != "linux":
+        return True
+    size = _BYTES_RECEIVED.size
+    try:
+        borrowed = socket.socket(fileno=descriptor)
+    except OSError:  # closed meanwhile
+        return True
+    try:
+        found = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, size)
+    except OSError:  # another one by now
+        return True
+    finally:
+        borrowed.detach()
+    return len(found) < size or _BYTES_RECEIVED.unpack(found)[0] > 0
 
 
 def _end_connection(descriptor: int) -> bool:

@@ -1,6 +1,7 @@
 """The front: ids, authentication, limits, errors and metrics of every request."""
 
 import asyncio
+import errno
 import json
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -688,3 +689,16 @@ async def test_the_framework_learns_that_its_client_has_left(client: Client) -> 
     client.framework.serve = serve
     await client.front(scope, receive, send)
     assert [each["type"] for each in told] == ["http.request", *["http.disconnect"] * 2]
+
+
+async def test_the_rest_is_built_when_descriptors_are_free_again(make: Make) -> None:
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def build() -> Rest:
+        if failures:
+            raise failures.pop()
+        return Rest((FastRoute("GET", "/late", echo),), {}, Framework())
+
+    client = make(build)
+    await client.front.complete()
+    assert (await client.ask("/late")).status == 200
