@@ -38,6 +38,10 @@ class MemoryLimits:
         count = counts[key] = counts.get(key, 0) + 1
         return count
 
+    def read(self, key: str, *, window_s: int, now: int) -> int:
+        """Return the count in the current window."""
+        return self._counts_of(window_s, now // (window_s * 1000)).get(key, 0)
+
     def _counts_of(self, window_s: int, number: int) -> dict[str, int]:
         current, counts = self._windows.get(window_s, (-1, {}))
         if current != number or len(counts) >= KEYS_LIMIT:
