@@ -105,6 +105,7 @@ class Server:
                 is_of_tests=services.virtual_time is not None,
                 membership=services.membership if stores.node_id else None,
                 gather_metrics=_gather_metrics(member, services),
+                are_all_ready=member.are_all_ready if member else lambda: True,
             )
             front = build_front(settings, stores, services, health, limits)
             front.connections.others = services.sockets.descriptors
@@ -120,7 +121,7 @@ class Server:
             self._report_ready()
             await self._wait_and_complete(front)
             health.is_stopping = True
-            await self._shut_down(listeners, services, supervisor)
+            await self._shut_down(listeners, front, services, supervisor)
         get_logger().info("process_stopped" if member else "stopped", exit_code=self._exit_code)
         return self._exit_code
 
@@ -198,7 +199,11 @@ class Server:
         return listeners
 
     async def _shut_down(
-        self, listeners: list[HttpListener], services: Services, supervisor: Supervisor
+        self,
+        listeners: list[HttpListener],
+        front: Front,
+        services: Services,
+        supervisor: Supervisor,
     ) -> None:
         """Accept nothing more and finish what is under way, within the grace period."""
         grace_s = self._settings.grace_s
@@ -214,6 +219,7 @@ class Server:
             min(grace_s / 2, _STREAMS_GRACE_S), spread_s=grace_s / 4 if is_gentle else 0.0
         )
         left_s = max(0.0, ends_at - clock())
+        front.connections.stop()
         await asyncio.gather(
             services.sockets.stop(left_s, is_gentle=is_gentle),
             *(listener.stop(left_s) for listener in listeners),

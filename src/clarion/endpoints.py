@@ -68,7 +68,14 @@ def _build_web_push(
         per_minute=settings.device_messages_per_minute,
     )
     registry = services.endpoint_registry
-    return WebPushEndpoint(registry, intake), MatrixGateway(registry, intake)
+    matrix = MatrixGateway(
+        registry,
+        intake,
+        limits=MemoryLimits(stores.clock),
+        clock=stores.clock,
+        peers=Peers.of(settings),
+    )
+    return WebPushEndpoint(registry, intake), matrix
 
 
 def _list_demo_routes(

@@ -45,6 +45,7 @@ from clarion.people.api import preferences as preferences_api
 from clarion.people.api import segments as segments_api
 from clarion.people.api import users as users_api
 from clarion.people.erasure import api as erasure_api
+from clarion.people.erasure.export_limits import ExportLimits
 from clarion.push.api import devices as devices_api
 from clarion.push.api import feedback as feedback_api
 from clarion.push.api import history as history_api
@@ -122,6 +123,7 @@ def build_management(
     """Build the framework with its handlers, the OpenAPI document and the dashboard."""
     more = {
         "limits": limits,
+        "export_limits": ExportLimits(limits, stores.clock),
         "on_user_changed": services.on_user_changed,
         "on_provider_changed": services.on_provider_changed,
         "check_present": services.active_users.check_present,

@@ -128,10 +128,11 @@ class Settings:
     )
     metrics_and_docs: str = _choice(
         "local",
-        "public off",
+        "direct public off",
         "WHO",
         "Who can read /metrics, /docs and /openapi.json: local (from this machine over --listen, "
-        "if that is a loopback address, and not through a proxy), public or off. Others get 404.",
+        "if that is a loopback address, and not through a proxy), direct (from anywhere over "
+        "--listen, but not through a proxy), public or off. Others get 404.",
     )
     demo: str = _choice(
         "off",

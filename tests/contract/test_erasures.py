@@ -27,6 +27,7 @@ from clarion.people.erasure.api import UserExport
 from clarion.people.erasure.eraser import SETTLE_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.model import ErasureStatus
+from clarion.people.erasure.sql import naming_events
 from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
 from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
@@ -508,3 +509,13 @@ async def test_others_write_while_a_large_erasure_runs(
         written += 1
     assert (await erasing).counts["notifications"] == 4_000
     assert written > 20, "fewer commits than chunks: others waited"
+
+
+async def test_events_that_name_a_user_are_found_a_few_at_a_time(engine: Engine) -> None:
+    """Each may have thousands of recipients: memory must not grow with their number."""
+    store = PipelineStore(engine, new_app_id())
+    audience = Audience(AudienceKind.USERS, ("ana", "bob"))
+    ids = [(await store.accept(audience=audience)).id for _ in range(45)]
+    pages = [page async for page in naming_events.scan(engine, store.app_id, "ana")]
+    assert sorted(each.event.id for page in pages for each in page) == sorted(ids)
+    assert max(map(len, pages)) <= 20

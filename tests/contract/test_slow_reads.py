@@ -1,7 +1,9 @@
 """Reads that take long: they keep nothing else waiting, and end in time."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -69,6 +71,18 @@ async def test_a_slow_read_that_is_cancelled_makes_room(
         task.cancel()
     async with asyncio.timeout(60):
         assert list(await engine.fetch_slowly(QUICK, app_id="app-0")) == [("app-0",)]
+
+
+async def test_nothing_is_logged_of_a_read_that_was_cancelled(
+    engine: Engine, slow: Statement
+) -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: failures.append(about))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await engine.fetch_slowly(slow, app_id="a")
+    gc.collect()
+    assert failures == []
 
 
 @pytest.mark.parametrize("limits", [SlowReadLimits(read_s=0.3, wait_s=30)])

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.e2e.asking import ANSWER_LIMIT_S
 from tests.e2e.installation import Installation
 
 DESCRIPTORS, STRANGERS = 256, 400
+# As many as can wait to be accepted, eight at a time, would take 16 s.
+WAITED_S = 6.0
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -56,6 +59,33 @@ class Client:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def test_strangers_who_come_first_do_not_end_the_server(installation: Installation) -> None:
+    """What it is ready without is built right after, and needs descriptors."""
+    first = installation.initialise()
+    ports = [installation.port, installation.tls_port, installation.gateway_port]
+    with installation, strangers(ports):
+        client = Client(installation.port, first["app"]["api_key"])
+        with contextlib.closing(client):
+            assert client.ask("GET", "/v1/stats") == 200
+
+
+@pytest.mark.timing
+def test_a_request_is_served_although_strangers_are_silent(installation: Installation) -> None:
+    """As many as the listener has room for were accepted and held for a second, in turn."""
+    first = installation.initialise()
+    with installation:
+        for _ in range(2):
+            client = Client(installation.port, first["app"]["api_key"])
+            with contextlib.closing(client):
+                assert client.ask("GET", "/v1/stats") == 200
+            with strangers([installation.port]):
+                began = monotonic()
+                client = Client(installation.port, first["app"]["api_key"])
+                with contextlib.closing(client):
+                    assert client.ask("GET", "/live") == 200
+                assert monotonic() - began < WAITED_S
 
 
 def test_the_store_goes_on_without_a_free_descriptor(installation: Installation) -> None:

@@ -4,6 +4,7 @@ import datetime as dt
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from html.parser import HTMLParser
 from pathlib import Path
 from time import monotonic
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.e2e.asking import Answer, Asker
 from tests.e2e.conftest import Constellation, Server
 from tests.e2e.installation import Installation
+from tests.faults.http import frames
 from tests.servers import RedisServer
 
 NODES_LIMIT_S = 60.0
@@ -155,6 +157,28 @@ def test_a_server_starts_without_its_redis(tmp_path: Path) -> None:
     installation.initialise()
     with installation:
         assert Asker(installation.port).get("/health").json["status"] == "degraded"
+
+
+@pytest.mark.timing
+def test_a_stop_does_not_wait_for_idle_clients_that_read_nothing(tmp_path: Path) -> None:
+    """They never confirm that they know of the stop: it would last its whole grace."""
+    installation = Installation(tmp_path, grace_s="30")
+    installation.initialise()
+    ports = (installation.port, installation.tls_port)
+    installation.start()
+    with ExitStack() as stack:
+        idle = stack.enter_context(frames.connected(installation.port))
+        asked = stack.enter_context(frames.connected(installation.port))
+        flags = frames.END_STREAM | frames.END_HEADERS
+        asked.sendall(frames.frame(frames.HEADERS, flags, 1, frames.head("/live")))
+        begun = [stack.enter_context(socket.create_connection(("127.0.0.1", x))) for x in ports]
+        for each in begun:
+            each.sendall(b"GET /live HT")
+        for each in (idle, asked):
+            assert each.recv(1)
+        began = monotonic()
+        installation.stop()
+        assert monotonic() - began < 15
 
 
 def test_the_description_is_openapi_3_1_with_every_route(server: Server) -> None:

@@ -266,6 +266,12 @@ def test_a_user_exports_what_is_their_own(app: Asker, ana: InboxUser, order: str
     assert by_app | {"exported_at": ""} == own.json | {"exported_at": ""}
 
 
+def test_a_user_has_so_many_exports_in_an_hour(ana: InboxUser) -> None:
+    refused = [ana.me.get("/v1/me/export") for _ in range(62)][-1]
+    assert (refused.status, refused.problem["code"]) == (429, "too_many_requests")
+    assert 0 < int(refused.headers["retry-after"]) <= 3_600
+
+
 def test_there_is_no_export_of_nobody(app: Asker) -> None:
     assert app.get(f"/v1/users/{uuid.uuid4().hex}/export").status == 404
 

@@ -87,9 +87,9 @@ def test_the_image_is_based_on_an_exact_version() -> None:
     assert all(map(EXACT.search, bases)), bases
 
 
-def test_metrics_of_compose_are_public_only_if_that_is_asked_for() -> None:
+def test_metrics_are_not_for_those_who_come_through_a_proxy() -> None:
     for path in COMPOSE:
-        assert "CLARION_METRICS_AND_DOCS: ${CLARION_METRICS_AND_DOCS:-local}" in path.read_text()
+        assert "CLARION_METRICS_AND_DOCS: direct" in path.read_text()
 
 
 @pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)

@@ -11,7 +11,7 @@ from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.e2e.sending import wait_until
 from tests.ops.operations import OPS
-from tests.processes import free_port
+from tests.ops.proxies import run_proxy
 from tests.programs import find_program
 
 pytestmark = pytest.mark.timeout(300)
@@ -69,47 +69,18 @@ def test_caddy_accepts_its_configuration() -> None:
 
 
 def test_a_server_is_reached_through_haproxy_and_taken_out_when_it_stops(tmp_path: Path) -> None:
-    program = find_program("haproxy", "haproxy")
-    installation = Installation(tmp_path, drain_s="5", metrics_and_docs="public")
+    installation = Installation(tmp_path, drain_s="5")
     installation.initialise()
-    api, apns = free_port(), free_port()
-    text = (OPS / "proxies" / "haproxy.cfg").read_text()
-    text = re.sub(r"^  server node-[23] .*\n", "", text, flags=re.MULTILINE)
-    for old, new in {
-        "node-1:8080": f"127.0.0.1:{installation.port}",
-        "node-1:8081": f"127.0.0.1:{installation.gateway_port}",
-        "node-1:8443": f"127.0.0.1:{installation.tls_port}",
-        "port 8080": f"port {installation.port}",
-        "bind :8080": f"bind 127.0.0.1:{api}",
-        "bind :8443": f"bind 127.0.0.1:{apns}",
-    }.items():
-        assert old in text
-        text = text.replace(old, new)
-    (tmp_path / "haproxy.cfg").write_text(text)
-    asker = Asker(api)
-
-    def ask(path: str) -> int | None:
-        try:
-            return asker.get(path).status
-        except OSError:
-            return None
-
     installation.start()
-    running = subprocess.Popen(
-        [program, "-f", tmp_path / "haproxy.cfg"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
     try:
-        wait_until(lambda: ask("/ready") == 200 or None)
-        assert (ask("/v1/keys"), ask("/metrics")) == (401, 404)
-        assert installation.process is not None
-        installation.process.terminate()
-        # It still serves, but is not ready: HAProxy answers that there is nobody.
-        wait_until(lambda: ask("/ready") == 503 or None)
+        with run_proxy("haproxy", tmp_path, installation) as proxy:
+            asker = Asker(proxy.plain)
+            assert asker.get("/v1/keys").status == 401
+            assert installation.process is not None
+            installation.process.terminate()
+            # It still serves, but is not ready: HAProxy answers that there is nobody.
+            wait_until(lambda: asker.get("/ready").status == 503 or None)
     finally:
-        running.terminate()
-        running.wait(60)
         installation.stop()
 
 

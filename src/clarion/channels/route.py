@@ -31,6 +31,7 @@ from clarion.channels.model import (
 from clarion.channels.port import Providers, Sender, SenderContext
 from clarion.channels.repeated_secrets import conceal
 from clarion.channels.sql import DAY_MS
+from clarion.channels.targets import sending_app
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
 
@@ -158,6 +159,7 @@ class Route:
         """Send, and turn errors and time-outs into outcomes."""
         if self.provider.is_sandbox:
             return Delivered(response=SANDBOX)
+        sending_app.set(self.provider.app_id)
         return await _limit(self.provider, lambda: self._open().send(message))
 
     def _open(self) -> Sender:

@@ -14,8 +14,10 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -25,6 +27,8 @@ from clarion.errors import ClarionError
 if TYPE_CHECKING:
     from pyreqwest.http import Url
 
+# For which app something is sent by this task.
+sending_app: ContextVar[str] = ContextVar("sending_app", default="")
 # Returns the addresses of a name; `OSError` if there are none. Runs in a thread.
 Resolver = Callable[[str], Iterable[str]]
 
@@ -35,10 +39,12 @@ ADDRESSES_VALID_S = 30.0
 # Shorter than the first retry of a delivery.
 _FAILURE_VALID_S = 2.0
 _NAMES_LIMIT = 4096
-# The system's resolver holds a thread until it has an answer, or gives up. The names of one domain
-# may hold a part of them, so that slow name servers of one app do not delay the others.
-_THREADS = 64
+# The system's resolver holds a thread until it has an answer, or gives up. The names of one domain,
+# and those that one app asks for, may hold a part of them, so that slow name servers of one app do
+# not delay the others, however many domains it has.
+_THREADS = 96
 _THREADS_PER_DOMAIN = 16
+_THREADS_PER_APP = 24
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
@@ -125,6 +131,8 @@ class Targets:
         # The oldest is first.
         self._lookups: dict[str, _Lookup] = {}
         self._under_way: Counter[str] = Counter()
+        # By app, while it has names resolved.
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def check_url(self, url: str) -> str:
         """Return the URL; `ValueError` with the reason if it can never be called.
@@ -173,17 +181,26 @@ class Targets:
         if self._under_way[domain] >= _THREADS_PER_DOMAIN:
             raise OSError("too many names of its domain are being resolved")
         self._under_way[domain] += 1
-        found = asyncio.get_running_loop().run_in_executor(
-            self._threads, partial(_resolve, self._resolver, host)
-        )
+        found = asyncio.ensure_future(self._resolve_in_turn(host, sending_app.get()))
         found.add_done_callback(partial(self._end, domain))
         return found
+
+    async def _resolve_in_turn(self, host: str, app_id: str) -> tuple[str, ...]:
+        turns = self._turns.setdefault(app_id, asyncio.Semaphore(_THREADS_PER_APP))
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S):  # nobody waits for longer
+            await turns.acquire()
+        try:
+            resolve = partial(_resolve, self._resolver, host)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, resolve)
+        finally:
+            turns.release()
 
     def _end(self, domain: str, found: asyncio.Future[tuple[str, ...]]) -> None:
         self._under_way[domain] -= 1
         if not self._under_way[domain]:
             del self._under_way[domain]
-        found.exception()  # nobody may be waiting for it any more
+        if not found.cancelled():
+            found.exception()  # nobody may be waiting for it any more
 
     def _remember(self, host: str, lookup: _Lookup) -> None:
         self._lookups.pop(host, None)

@@ -44,7 +44,7 @@ from clarion.store.migrations.plan import (
 )
 from clarion.store.opening import describe_url, sqlite_path
 from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
-from clarion.store.postgres.engine import READ_TIME, connect_or_explain
+from clarion.store.postgres.engine import READ_TIME, connected
 from clarion.store.statement import statement
 from clarion.stores import open_audit_keys
 
@@ -130,28 +130,22 @@ def _sqlite(path: str) -> Finding:
 
 
 async def _postgres(url: str) -> Finding:
-    connection = await connect_or_explain(url)
-    try:
+    async with connected(url) as connection:
         version = await connection.fetchval("SHOW server_version")
         if await connection.fetchval("SHOW fsync") != "on":
             return "fault", "PostgreSQL runs with fsync=off: a crash can lose data"
         if await connection.fetchval("SELECT to_regclass('migrations')") is None:
             return "note", "the database is empty; `clarion migrate` creates the tables"
         missing = find_missing(load("postgres"), await read_from_postgres(connection))
-    finally:
-        await connection.close()
     return _migrations(f"PostgreSQL {version}", len(missing))
 
 
 async def _clock(settings: Settings) -> Finding:
     if sqlite_path(settings.database_url):
         return "ok", "that of this machine"
-    connection = await connect_or_explain(settings.database_url)
-    try:
+    async with connected(settings.database_url) as connection:
         clock = DatabaseClock(partial(connection.fetchval, READ_TIME))
         await clock.measure()
-    finally:
-        await connection.close()
     ahead_s = clock.skew_ms / 1000
     detail = f"{abs(ahead_s):,.3f} s {'behind' if ahead_s < 0 else 'ahead of'} PostgreSQL"
     if abs(clock.skew_ms) > SKEW_LIMIT_MS:
@@ -275,11 +269,8 @@ async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
         ) as connection:
             yield partial(fetch_sqlite, connection)
     else:
-        client = await connect_or_explain(settings.database_url)
-        try:
+        async with connected(settings.database_url) as client:
             yield partial(fetch_postgres, client)
-        finally:
-            await client.close()
 
 
 async def _redis(settings: Settings) -> Finding:

@@ -12,6 +12,7 @@ from clarion.privileges import change_account
 from clarion.settings import Settings, describe
 from clarion.store.opening import sqlite_path
 from clarion.store.sqlite.process import begin_writer
+from clarion.telemetry import logs
 
 
 def _describe_settings() -> str:
@@ -29,6 +30,7 @@ serve = App(name="serve", help_epilogue=_describe_settings())
 @serve.default
 def _serve(**settings: SettingFlags) -> int:
     loaded = load_settings(settings)
+    logs.log_uncaught()
     change_account(loaded.user, loaded.data)
     return uvloop.run(_run(loaded))
 

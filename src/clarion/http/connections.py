@@ -15,6 +15,8 @@ import ipaddress
 import os
 import socket
 import stat
+import struct
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
@@ -40,10 +42,19 @@ _DESCRIPTORS_A_PASS = 10_000
 # Looked at in one go, about half a millisecond, before other work of the loop has its turn.
 _SLICE = 200
 # Above this part of the connections allowed, those that have never sent a request make room: they
-# have a second, and a pass follows soon.
+# have a second, the oldest less, and a pass follows soon. Those that have sent nothing at all have
+# a moment: a client that waited to be accepted has sent its request by then.
 _CROWDED = 0.9
 _CROWDED_FIRST_REQUEST_S = 1.0
-_CROWDED_PASS_S = 0.25
+_CROWDED_FIRST_BYTE_S = 0.05
+_CROWDED_PASS_S = 0.02
+# Fewer connections than this are looked at more often: they are full sooner.
+_FEW_CONNECTIONS = 1_000
+# Where `struct tcp_info` of Linux has the number of bytes received.
+_BYTES_RECEIVED = struct.Struct("=128xQ")
+# While the server stops: a client that was told so has read it by then, and one that reads nothing
+# must not hold up the stop.
+_STOPPING_S = 2.0
 # When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
 # does not look at the connections it has while it fails to accept more. The reserve is larger than
 # the number that waits to be accepted.
@@ -112,6 +123,7 @@ class Connections:
     closed: Counter[Closed] = field(default_factory=Counter)
     _requests: dict[Client, Requests] = field(default_factory=dict)
     _known: dict[int, _Known] = field(default_factory=dict)
+    _is_stopping: bool = False
     _pass: int = 0
     _logged_at: float = -_LOG_EVERY_S
     # Two descriptors of our own: a connection can be closed also when no more can be opened.
@@ -141,7 +153,9 @@ class Connections:
         checked_at = time.monotonic()
         while True:
             before = time.monotonic()
-            await asyncio.sleep(_CROWDED_PASS_S if self._crowded else PASS_S)
+            is_urgent = self._crowded or self._is_stopping
+            usual_s = PASS_S * min(1.0, self.limit / _FEW_CONNECTIONS)
+            await asyncio.sleep(_CROWDED_PASS_S if is_urgent else max(_CROWDED_PASS_S, usual_s))
             now = time.monotonic()
             # A loop that was blocked has not answered requests either: its delay does not count.
             checked_at += max(0.0, now - before - 2 * PASS_S)
@@ -149,6 +163,18 @@ class Connections:
             if now - checked_at >= self._count_descriptors() / _DESCRIPTORS_A_PASS:
                 await self.check(now - checked_at)
                 checked_at = now
+
+    def stop(self) -> None:
+        """From now on, close those that have no request running for two seconds.
+
+        A listener waits for each client to confirm that it knows of the stop.
+        """
+        self._is_stopping = True
+        for _, accepted in self._known.values():
+            if accepted:
+                accepted.age_s = 0.0
+        for requests in self._requests.values():
+            requests.idle_s = 0.0
 
     async def check(self, elapsed_s: float) -> None:
         """Look at every connection once; so much time has passed since the last look."""
@@ -232,13 +258,20 @@ class Connections:
     def _judge(self, accepted: _Accepted) -> Closed | None:
         requests = self._requests.get(accepted.client)
         if requests is None:
-            is_crowded = accepted.port in self._crowded
-            limit_s = _CROWDED_FIRST_REQUEST_S if is_crowded else self.first_request_s
-            return Closed.SILENT if accepted.age_s > limit_s else None
+            is_silent = accepted.age_s > self._first_request_limit_s(accepted)
+            return Closed.SILENT if is_silent else None
         if requests.is_stalled:
             return Closed.STALLED
         limit_s = self.provider_idle_s if requests.is_provider else self.idle_s
+        if self._is_stopping:
+            limit_s = min(limit_s, _STOPPING_S)
         return Closed.IDLE if not requests.running and requests.idle_s > limit_s else None
+
+    def _first_request_limit_s(self, accepted: _Accepted) -> float:
+        if accepted.port in self._crowded:
+            is_begun = _has_received(accepted.descriptor)
+            return _CROWDED_FIRST_REQUEST_S if is_begun else _CROWDED_FIRST_BYTE_S
+        return min(self.first_request_s, _STOPPING_S) if self._is_stopping else self.first_request_s
 
     def _make_room(self, kept: list[_Accepted]) -> list[_Accepted]:
         """Return connections without requests that make room for others, if a listener is full."""
@@ -369,6 +402,24 @@ def _find_ends(descriptor: int) -> tuple[Client, int] | None:
         return None
     finally:
         borrowed.detach()  # it is not ours to close
+
+
+def _has_received(descriptor: int) -> bool:
+    """Whether a client has sent anything; true if that cannot be known."""
+    if sys.platform != "linux":
+        return True
+    size = _BYTES_RECEIVED.size
+    try:
+        borrowed = socket.socket(fileno=descriptor)
+    except OSError:  # closed meanwhile
+        return True
+    try:
+        found = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, size)
+    except OSError:  # another one by now
+        return True
+    finally:
+        borrowed.detach()
+    return len(found) < size or _BYTES_RECEIVED.unpack(found)[0] > 0
 
 
 def _end_connection(descriptor: int) -> bool:

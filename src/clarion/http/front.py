@@ -8,6 +8,7 @@ functions, everything else by the framework.
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +51,7 @@ from clarion.http.path_templates import PathTemplates
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import Sender
-from clarion.http.strangers import Peers, check_head
+from clarion.http.strangers import Peers, check_head, is_direct
 from clarion.nodes.port import Limits
 from clarion.settings import Settings
 from clarion.telemetry import logs
@@ -70,6 +71,8 @@ _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 _FOR_PEOPLE = ("/unsubscribe/", "/admin/")
 # Bodies below this path are text, unless they are said to be JSON.
 _WITH_TEXT = "/v1/publish/"
+# How often it is tried to build the rest while no file can be opened.
+_DESCRIPTORS_PAUSE_S = 0.5
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
@@ -158,12 +161,22 @@ class Front:
         return await asyncio.shield(self._completing)
 
     async def _complete(self) -> Framework:
-        rest = await asyncio.to_thread(self._build_rest)
+        while (rest := await asyncio.to_thread(self._try_build_rest)) is None:  # noqa: ASYNC110 - a pause
+            await asyncio.sleep(_DESCRIPTORS_PAUSE_S)
         self._routes += tuple(rest.routes)
         self._prefixes += tuple(rest.prefixes.items())
         self._index(rest.framework.routes)
         self._framework = rest.framework
         return rest.framework
+
+    def _try_build_rest(self) -> Rest | None:
+        """Import and build it; None if strangers hold all descriptors, and it must be later."""
+        try:
+            return self._build_rest()
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE}:
+                raise
+            return None
 
     async def list_operations(self) -> set[str]:
         """Return everything that is served: methods and paths, and prefixes as `* /3/`."""
@@ -238,8 +251,13 @@ class Front:
                 raise NotFound
 
     def _trusts(self, scope: Scope) -> bool:
-        readers = self._settings.metrics_and_docs
-        return readers == "public" or (readers == "local" and self._peers.is_local(scope))
+        match self._settings.metrics_and_docs:
+            case "local":
+                return self._peers.is_local(scope)
+            case "direct":
+                return is_direct(scope)
+            case readers:
+                return readers == "public"
 
     async def _answer_caller(
         self, request: Request, sender: Sender, extra: Headers
@@ -369,8 +387,14 @@ class Front:
             raise BodyTooLarge
 
         takes_text = request.scope["path"].startswith(_WITH_TEXT)
+        is_given = False
 
         async def receive() -> Message:
+            nonlocal is_given
+            if is_given:
+                await request.wait_disconnected()
+                return {"type": "http.disconnect"}
+            is_given = True
             body = await (request.body() if takes_text else request.json())
             return {"type": "http.request", "body": body, "more_body": False}
 

@@ -28,7 +28,8 @@ class Health:
     """The state of this node.
 
     Without the database it is unhealthy. Without any other dependency it is degraded: it still
-    serves requests. It is not ready while it stops, or while background loops keep failing.
+    serves requests. It is not ready before all of its processes have started, while it stops, or
+    while background loops keep failing.
     """
 
     server_id: str
@@ -40,6 +41,8 @@ class Health:
     # None with SQLite: there is one node.
     membership: Membership | None = None
     is_stopping: bool = False
+    # Whether all processes that share the listeners have started.
+    are_all_ready: Callable[[], bool] = lambda: True
     # Tests move the clock of this server.
     is_of_tests: bool = False
     # Returns the metrics of all processes that share the listeners, if there are several.
@@ -77,7 +80,8 @@ class Health:
         """Answer whether to send traffic to this node."""
         database = await self._check("database", self.database)
         failing = list(self.find_failing_loops())
-        is_ready = database == "connected" and not self.is_stopping and not failing
+        is_serving = self.are_all_ready() and not self.is_stopping
+        is_ready = database == "connected" and is_serving and not failing
         body: dict[str, object] = {"ready": is_ready}
         if request.is_trusted:
             body |= {"stopping": self.is_stopping, "database": database}

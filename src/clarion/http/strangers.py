@@ -41,18 +41,12 @@ class Peers(NamedTuple):
     def is_local(self, scope: Scope) -> bool:
         """Whether a request was sent on this machine to this machine, and not through a proxy.
 
-        In front of the listener with TLS there may be a TCP proxy, which shows nothing of itself.
-        Others are known by the headers they add, by the name of the host that they were asked for,
-        and by HTTP/1.0, which nginx speaks if it is configured to add nothing.
+        One that adds nothing is known by the name of the host that it was asked for.
         """
         peer = normalise(str(scope["client"][0]))
-        if not self.are_on_this_machine or scope["scheme"] != "http" or not is_loopback(peer):
+        if not self.are_on_this_machine or not is_loopback(peer) or not is_direct(scope):
             return False
-        if scope["http_version"] == "1":
-            return False
-        names = {name for name, _ in scope["headers"]}
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        return names.isdisjoint(_FORWARDED) and all(map(_names_loopback, hosts))
+        return all(_names_loopback(value) for name, value in scope["headers"] if name == b"host")
 
     def is_proxy(self, address: str) -> bool:
         """Whether an address is that of a proxy of ours."""
@@ -60,6 +54,18 @@ class Peers(NamedTuple):
             return False
         found = ipaddress.ip_address(address)
         return any(found in network for network in self.proxies)
+
+
+def is_direct(scope: Scope) -> bool:
+    """Whether a request shows no sign of a proxy.
+
+    In front of the listener with TLS there may be a TCP proxy, which shows nothing of itself.
+    Others are known by the headers they add, and by HTTP/1.0, which nginx speaks if it is
+    configured to add nothing.
+    """
+    if scope["scheme"] != "http" or scope["http_version"] == "1":
+        return False
+    return _FORWARDED.isdisjoint(name for name, _ in scope["headers"])
 
 
 def normalise(text: str) -> str:

@@ -51,6 +51,11 @@ class MemoryLimits:
         """Return in how many seconds the current window ends."""
         return window_s - (now - self._clock.step_ms) // 1000 % window_s
 
+    def read(self, key: str, *, window_s: int, now: int) -> int:
+        """Return the count in the current window."""
+        now -= self._clock.step_ms
+        return self._counts_of(window_s, now // (window_s * 1000)).get(key, 0)
+
     def _counts_of(self, window_s: int, number: int) -> dict[str, int]:
         current, counts = self._windows.get(window_s, (-1, {}))
         if current != number or len(counts) >= KEYS_LIMIT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -32,6 +33,7 @@ def main() -> int:
         return EXIT_CANNOT_RUN
     settings = start.settings
     logs.configure(settings.log_level, settings.log_format, process=start.number)
+    logs.log_uncaught()
 
     async def run() -> int:
         return await Server(settings, set_up, Member(control, start, ends)).run()
@@ -39,7 +41,8 @@ def main() -> int:
     try:
         return uvloop.run(run())
     except ClarionError as error:
-        control.send(write_failure(error.detail))
+        with contextlib.suppress(OSError):  # the parent has ended
+            control.send(write_failure(error.detail))
         return EXIT_CANNOT_RUN
 
 

@@ -17,6 +17,7 @@ MESSAGE_BYTES = 128 * 1024
 # As many processes as there may be.
 _MOST_ENDS = 64
 READY = b"ready"
+ALL_READY = b"all ready"
 _FAILED = b"failed "
 
 
@@ -27,6 +28,8 @@ class Start:
     settings: Settings
     number: int
     others: tuple[int, ...]
+    # All have been ready: this one takes the place of one that ended.
+    is_restart: bool = False
 
 
 def open_pair() -> tuple[socket.socket, socket.socket]:
@@ -52,10 +55,10 @@ def send_link(control: socket.socket, number: int, end: socket.socket) -> None:
     _send(control, str(number).encode(), [end.fileno()])
 
 
-def receive_link(control: socket.socket) -> tuple[int, socket.socket] | None:
-    """Wait for a socket to another process; None if the parent ended."""
+def receive_news(control: socket.socket) -> tuple[int, socket.socket] | bytes:
+    """Wait for a socket to another process, or `ALL_READY`; empty if the parent ended."""
     message, ends = _receive(control)
-    return (int(message), ends[0]) if message and ends else None
+    return (int(message), ends[0]) if ends else message
 
 
 def write_failure(text: str) -> bytes:

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from clarion.nodes.local_bus import LocalBus
-from clarion.processes.control import READY, Start, receive_link
+from clarion.processes.control import READY, Start, receive_news
 
 # For what a stop does after the grace period.
 STOP_MARGIN_S = 10.0
@@ -33,6 +33,7 @@ class Member:
         self._control = control
         self._ends = list(zip(start.others, ends, strict=True))
         self._longest_stop_s = longest_stop_s(start.settings.grace_s)
+        self._are_all_ready = start.is_restart
         self._joining: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
@@ -50,16 +51,24 @@ class Member:
 
     def report_ready(self) -> None:
         """Let the parent know that this process serves requests."""
-        self._control.send(READY)
+        with contextlib.suppress(OSError):  # it has ended: this process is told so
+            self._control.send(READY)
+
+    def are_all_ready(self) -> bool:
+        """Whether all of the processes have started: before, the server is not ready."""
+        return self._are_all_ready
 
     def _follow(self, loop: asyncio.AbstractEventLoop, on_orphaned: Callable[[], None]) -> None:
-        """Take sockets to new processes until the parent ends; then end this process, too.
+        """Take news, such as sockets to new processes, until the parent ends; then end, too.
 
         In a thread of its own: a loop that hangs must not outlive the parent either.
         """
         try:
-            while link := receive_link(self._control):
-                loop.call_soon_threadsafe(self._join_soon, *link)
+            while news := receive_news(self._control):
+                if isinstance(news, bytes):
+                    self._are_all_ready = True
+                else:
+                    loop.call_soon_threadsafe(self._join_soon, *news)
             loop.call_soon_threadsafe(on_orphaned)
         except RuntimeError:
             return  # the loop is closed: this process is ending

@@ -28,6 +28,9 @@ from clarion.telemetry.logs import get_logger
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STABLE_S = 60.0
+# Once the first process serves, the others have so long to start: the database may be away for a
+# moment. What is wrong for longer ends the server.
+START_S = 60.0
 _SERVER_ID_LENGTH = 64
 
 
@@ -49,6 +52,8 @@ class ProcessGroup:
         self._children: dict[int, _Child] = {}
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
+        # When the first process had started.
+        self._serves_since: float | None = None
         self._has_been_ready = False
         self._failure: StartError | None = None
         self._exit_code = EXIT_OK
@@ -77,16 +82,22 @@ class ProcessGroup:
     async def _start_all(self, tasks: list[asyncio.Task[None]]) -> None:
         """Start the first alone: it migrates the database, and says once if something is wrong."""
         loop = asyncio.get_running_loop()
-        for numbers in (range(1, 2), range(2, self._count + 1)):
-            for number in numbers:
+        for last in (1, self._count):
+            for number in range(len(tasks) + 1, last + 1):
                 task = loop.create_task(self._keep(number))
                 task.add_done_callback(lambda _: self._stop_all())
                 tasks.append(task)
-            await self._wait_until_ready(numbers)
+            await self._wait_until_ready(range(1, last + 1))
+            self._serves_since = loop.time()
         if not self._stop.is_set():
-            self._has_been_ready = True
-            server_id = self._settings.server_id
-            get_logger().info("ready", server_id=server_id, processes=self._count)
+            self._report_ready()
+
+    def _report_ready(self) -> None:
+        self._has_been_ready = True
+        for child in self._children.values():
+            with contextlib.suppress(OSError):  # it ended: that is noticed by its exit code
+                child.control.send(control.ALL_READY)
+        get_logger().info("ready", server_id=self._settings.server_id, processes=self._count)
 
     async def _wait_until_ready(self, numbers: Iterable[int]) -> None:
         while not self._stop.is_set() and not all(map(self._is_ready, numbers)):
@@ -109,7 +120,7 @@ class ProcessGroup:
                 is_clean = code in (EXIT_OK, -signal.SIGTERM)
                 self._exit_code = self._exit_code if is_clean else EXIT_BROKEN
                 return
-            if not self._has_been_ready:
+            if self._cannot_start(clock()):
                 self._failure = StartError(error or f"Process {number} ended with code {code}.")
                 return
             failures = 1 if clock() - started_at >= STABLE_S else failures + 1
@@ -119,6 +130,11 @@ class ProcessGroup:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._stop.wait()
+
+    def _cannot_start(self, now: float) -> bool:
+        """Whether a process that ended keeps the server from starting."""
+        since = self._serves_since
+        return not self._has_been_ready and (since is None or now - since >= START_S)
 
     async def _run(self, number: int) -> tuple[int, str | None]:
         """Run a process; return its exit code, and why it did not start if it said so."""
@@ -164,6 +180,7 @@ class ProcessGroup:
                 replace(self._settings, server_id=self._name(child.number)),
                 child.number,
                 tuple(other.number for other in others),
+                is_restart=self._has_been_ready,
             )
             with contextlib.suppress(OSError):  # it ended: that is noticed by its exit code
                 control.send_start(child.control, start, ends)

@@ -59,11 +59,8 @@ async def fetch_once(url: str, statement: Statement, **values: Value) -> Sequenc
             connection.close()
     from clarion.store.postgres import engine as postgres  # noqa: PLC0415 - only with PostgreSQL
 
-    client = await postgres.connect_or_explain(url)
-    try:
+    async with postgres.connected(url) as client:
         return list(map(tuple, await client.fetch(statement.text, *row)))
-    finally:
-        await client.close()
 
 
 async def open_engine(

@@ -12,6 +12,8 @@ from clarion.store.statement import Statement, Value, statement
 
 # Read, or deleted in one commit: others wait for it a few milliseconds.
 CHUNK = 200
+# Shown together: a row may have tens of kilobytes.
+_SHOWN = 50
 # What comes before every value of a column; of all others, an empty text.
 _FIRST: dict[str, Value] = {
     "number": -1,
@@ -116,5 +118,5 @@ class PersonalTable:
         return statement(
             f"show_personal_{self.table}",
             f"""SELECT {key}, {", ".join(self.columns)} FROM {self.table}
-            WHERE {self.owner.value} AND ({key}) > ({after}) ORDER BY {key} LIMIT {CHUNK}""",
+            WHERE {self.owner.value} AND ({key}) > ({after}) ORDER BY {key} LIMIT {_SHOWN}""",
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
@@ -100,6 +101,21 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
     # other libraries, warnings are logged.
     logging.getLogger("asyncpg").setLevel(logging.CRITICAL)
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryLog()])
+
+
+def log_uncaught() -> None:
+    """Log what nobody catches, in any thread, as a line like all others."""
+
+    def log(about: Any) -> None:
+        caught = (about.exc_type, about.exc_value, about.exc_traceback)
+        get_logger().error("uncaught", exc_info=caught)
+
+    def log_last(*caught: Any) -> None:
+        get_logger().error("uncaught", exc_info=caught)
+
+    sys.excepthook = log_last
+    threading.excepthook = log
+    sys.unraisablehook = log
 
 
 class LibraryLog(logging.Handler):

@@ -26,7 +26,7 @@ from clarion.channels.model import (
 )
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import FRESH_MS, Routing
-from clarion.channels.targets import Targets
+from clarion.channels.targets import Targets, sending_app
 from clarion.telemetry.metrics import ChannelMetrics, Metrics
 from tests.factories import FixedClock, make_user
 from tests.heard import RecordedHub
@@ -51,11 +51,13 @@ class ScriptedSender:
 
     outcomes: list[Outcome | Exception] = field(default_factory=list)
     messages: list[OutgoingMessage] = field(default_factory=list)
+    apps: list[str] = field(default_factory=list)
     hangs: asyncio.Event | None = None
     closed: int = 0
 
     async def send(self, message: OutgoingMessage) -> Outcome:
         self.messages.append(message)
+        self.apps.append(sending_app.get())
         if self.hangs:
             await self.hangs.wait()
         outcome = self.outcomes.pop(0) if self.outcomes else Delivered()
@@ -155,6 +157,13 @@ async def test_the_first_provider_that_takes_it_is_the_last_one_tried() -> None:
     world.script("first", RETRY, MISCONFIGURED, REJECTED)
     assert await world.send() == [("first", Retry), ("second", Delivered)]
     assert await world.send() == [("first", Misconfigured), ("second", Delivered)]
+
+
+async def test_names_are_resolved_on_account_of_the_app_of_the_provider() -> None:
+    world = World("first")
+    sending_app.set("another")
+    await world.send()
+    assert world.senders["first"].apps == ["app"]
 
 
 @pytest.mark.parametrize("outcome", [REJECTED, UNKNOWN])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyreqwest.http import Url
 
-from clarion.channels.targets import TargetRefused, Targets, check_url, split
+from clarion.channels.targets import TargetRefused, Targets, check_url, sending_app, split
 
 PUBLIC = "93.184.216.34"
 PRIVATE_ADDRESSES = [
@@ -329,6 +329,34 @@ async def test_slow_names_of_one_domain_do_not_delay_others() -> None:
         go_on.set()
     results = await asyncio.gather(*slow, return_exceptions=True)
     assert sum(isinstance(each, OSError) for each in results) == 200 - 16
+
+
+async def test_slow_names_of_one_app_do_not_delay_others() -> None:
+    """However many domains it has; the names it asks for beyond its threads wait for their turn."""
+    go_on = threading.Event()
+    running: list[str] = []
+
+    def resolve(host: str) -> list[str]:
+        if host.startswith("slow"):
+            running.append(host)
+            go_on.wait()
+        return [PUBLIC]
+
+    targets = Targets(resolver=resolve)
+    sending_app.set("slow")
+    slow = [
+        asyncio.ensure_future(targets.resolve(f"https://slow{number}.example/"))
+        for number in range(200)
+    ]
+    try:
+        await asyncio.sleep(0)
+        sending_app.set("other")
+        assert await targets.resolve("https://example.com/")
+        assert len(running) <= 24
+    finally:
+        go_on.set()
+    results = await asyncio.gather(*slow, return_exceptions=True)
+    assert not any(isinstance(each, BaseException) for each in results)
 
 
 HOSTS = st.text(st.sampled_from("0123456789abcdefxXn.-:[]%@/\\\t。①１L"), min_size=1, max_size=24)

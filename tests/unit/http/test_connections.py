@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -158,16 +159,46 @@ async def test_this_machine_has_no_limit_as_an_address(listener: Listener) -> No
     assert listener.closed == []
 
 
+async def test_during_a_stop_those_without_a_running_request_have_two_seconds(
+    listener: Listener,
+) -> None:
+    connections = watch(listener)
+    listener.connect(3)
+    connections.begin(listener.client(0))
+    ask(connections, listener.client(1)).is_provider = True
+    await connections.check(5)
+    connections.stop()
+    await connections.check(1.9)
+    assert listener.closed == []
+    await connections.check(0.2)
+    assert listener.closed == [1, 2]
+
+
 async def test_a_full_listener_makes_room(listener: Listener) -> None:
     connections = watch(listener, limit=10)
     listener.connect(12)
     running = connections.begin(listener.client(0))
     ask(connections, listener.client(1))
     ask(connections, listener.client(2)).is_provider = True
-    await connections.check(1)
+    await connections.check(0.01)
     assert len(listener.closed) == 3
     assert not {0, 1, 2} & set(listener.closed)
     assert running.running == 1
+
+
+async def test_those_that_have_sent_nothing_have_a_moment_while_a_listener_is_full(
+    listener: Listener,
+) -> None:
+    connections = watch(listener, limit=12)
+    listener.connect(9)
+    listener.theirs[3].sendall(b"G")
+    await connections.check(0.9)
+    assert listener.closed == []
+    listener.connect()
+    await connections.check(0.06)
+    # Only Linux says how much was received.
+    silent = [*range(3), *range(4, 10)] if sys.platform == "linux" else []
+    assert listener.closed == silent
 
 
 async def test_a_client_may_use_one_port_for_both_listeners(listener: Listener) -> None:

@@ -1,6 +1,7 @@
 """The front: ids, authentication, limits, errors and metrics of every request."""
 
 import asyncio
+import errno
 import json
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -53,9 +54,13 @@ class Framework:
         self.trouble: Exception | None = None
         self.is_late = False
         self.on_asked: Callable[[], Awaitable[Any]] | None = None
+        self.serve: Callable[[Any, Any, Any], Awaitable[None]] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.seen.append(scope)
+        if self.serve:
+            await self.serve(scope, receive, send)
+            return
         body = b""
         if self.on_asked:
             await self.on_asked()
@@ -531,6 +536,15 @@ async def test_a_setting_says_who_can_read_them(make: Make, setting: str, status
     assert (await client.ask("/metrics")).status == status
 
 
+async def test_direct_is_from_anywhere_but_not_through_a_proxy(make: Make) -> None:
+    client = make(metrics_and_docs="direct")
+    assert (await client.ask("/metrics", headers={"Host": "node-1:8080"})).status == 200
+    forwarded = {"Host": "localhost", "X-Forwarded-For": "127.0.0.1"}
+    assert (await client.ask("/metrics", headers=forwarded)).status == 404
+    client.http_version = "1"
+    assert (await client.ask("/metrics")).status == 404
+
+
 async def test_a_large_response_is_sent_in_parts_with_its_length(client: Client) -> None:
     answer = await client.ask("/large")
     assert answer.body == LARGE
@@ -657,3 +671,51 @@ async def test_a_key_of_an_app_wins_over_a_cookie(client: Client, admins: AdminS
     assert answer.status == 200
     refused = await client.ask("/v1/own", method="POST", headers={"Cookie": cookie})
     assert refused.problem["code"] == "cross_site_request"
+
+
+async def test_the_framework_learns_that_its_client_has_left(client: Client) -> None:
+    """After the body, as ASGI says: what is sent as it is made ends then."""
+    told: list[Any] = []
+
+    async def serve(_scope: Any, receive: Any, _send: Any) -> None:
+        told.extend([await receive(), await receive(), await receive()])
+
+    parts: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b"", "more_body": False},
+        {"type": "http.disconnect"},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop(0)
+
+    async def send(_message: Any) -> None:
+        raise AssertionError
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": "GET",
+        "path": "/shared",
+        "headers": [(b"host", b"localhost")],
+        "client": client.client,
+        "server": ("127.0.0.1", "8080"),
+        "query_string": b"",
+    }
+    client.framework.serve = serve
+    await client.front(scope, receive, send)
+    assert [each["type"] for each in told] == ["http.request", *["http.disconnect"] * 2]
+
+
+async def test_the_rest_is_built_when_descriptors_are_free_again(make: Make) -> None:
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def build() -> Rest:
+        if failures:
+            raise failures.pop()
+        return Rest((FastRoute("GET", "/late", echo),), {}, Framework())
+
+    client = make(build)
+    await client.front.complete()
+    assert (await client.ask("/late")).status == 200

@@ -1,9 +1,13 @@
 """A process that a parent started: it ends with the parent, whatever it is doing."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
-from clarion.processes.control import open_pair
+from clarion.processes.control import Start, open_pair, send_start
+from clarion.settings import Settings
+from tests.replacing import replace
 
 # It has a handler that does nothing, and a loop that does not come round.
 HANGING = """
@@ -41,3 +45,20 @@ def test_a_process_that_hangs_ends_when_its_parent_is_gone() -> None:
         finally:
             process.kill()
             process.wait()
+
+
+def test_one_whose_parent_ends_while_it_starts_says_nothing_of_its_own(tmp_path: Path) -> None:
+    """It could not say why it does not start, and printed the stack of that failure."""
+    ours, theirs = open_pair()
+    settings = replace(Settings(), data=tmp_path, database="postgresql://127.0.0.1:1/x")
+    with ours, theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "clarion.processes.child", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        send_start(ours, Start(replace(settings, log_format="json"), 1, ()), ())
+    printed = process.communicate(timeout=60)[1].splitlines()
+    assert {json.loads(line)["event"] for line in printed} <= {"running_as_root"}
+    assert process.returncode == 2

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextvars import copy_context
 from typing import Any
@@ -150,3 +152,35 @@ def test_warnings_of_libraries_are_lines_of_ours_and_few(
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["message"] for line in lines] == [f"no {number}" for number in range(10)]
     assert {(line["event"], line["library"]) for line in lines} == {("library_warning", "lib.part")}
+
+
+UNCAUGHT = """
+import asyncio, sys, threading
+from clarion.telemetry.logs import configure, log_uncaught
+
+class Failing:
+    def __del__(self):
+        raise BrokenPipeError("while freed")
+
+def fail():
+    raise BrokenPipeError("in a thread")
+
+configure("info", "json")
+log_uncaught()
+Failing()
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+raise BrokenPipeError("at last")
+"""
+
+
+def test_what_nobody_catches_is_a_line_as_well() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNCAUGHT], capture_output=True, text=True, check=False
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["uncaught"] * 3
+    ends = [line["exception"].splitlines()[-1] for line in lines]
+    assert ends == [f"BrokenPipeError: {x}" for x in ("while freed", "in a thread", "at last")]
+    assert done.returncode == 1

@@ -90,10 +90,10 @@ class RedisBus:
         self.hear = self._receivers.hear
         self.on_gap = self._receivers.on_gap
         self.on_replaced = self._receivers.on_replaced
-        self._name_channels(self._client.namespace)
-        self._presence = Presence(self._client.namespace, self.node)
-        limits = {"silent_s": silent_s, "gone_s": gone_s}
-        self._members = Members(self._client.namespace, self.node, node_id, **limits)
+        namespace = self._client.namespace
+        self._name_channels(namespace)
+        self._presence = Presence(namespace, self.node)
+        self._members = Members(namespace, self.node, node_id, silent_s=silent_s, gone_s=gone_s)
         # Returns the names of the nodes that the store knows, by their ids.
         self.list_living: Callable[[], Mapping[str, str]] = dict
         # Others may have missed something that this node said, and are to be told so.

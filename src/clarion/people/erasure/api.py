@@ -25,6 +25,7 @@ from clarion.people.active_users import ActiveUsers
 from clarion.people.api.shapes import UserView, view_user
 from clarion.people.erasure.eraser import DAY_MS, Eraser
 from clarion.people.erasure.export import write_export
+from clarion.people.erasure.export_limits import ExportLimits
 from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
 from clarion.people.erasure.port import Erasures, Exports
 
@@ -185,6 +186,7 @@ async def restore_user(request: ApiRequest, user_id: UserId, eraser: Injected[Er
 async def export_user(
     request: ApiRequest,
     exports: Injected[Exports],
+    export_limits: Injected[ExportLimits],
     active_users: Injected[ActiveUsers],
     clock: Injected[Clock],
     user_id: UserId | None = None,
@@ -192,13 +194,15 @@ async def export_user(
 ) -> ASGIApp:
     """Return everything that is stored about a user, as one JSON object.
 
-    It is written as it is read: if the response is cut off, it is not complete.
+    It is written as it is read: if the response is cut off, it is not complete. One of a user runs
+    at a time, and three of an app; a user has 30 in an hour, an app 1,000.
     """
     owner = owner_of(request, user_id, Scope.USERS_READ)
     is_hidden = not deleted and await active_users.is_gone(*owner)
     if is_hidden or not await exports.exists(*owner):
         raise NotFound("Nothing is stored about this user.")
-    return Parts(write_export(exports, *owner, to_rfc3339(clock.now())))
+    written = write_export(exports, *owner, to_rfc3339(clock.now()))
+    return Parts(written, permit=export_limits.take(*owner))
 
 
 @get("/v1/erasures", summary="List erasures", tags=_TAGS)

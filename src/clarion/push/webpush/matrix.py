@@ -5,15 +5,28 @@ Only endpoints of this installation are served: no request is ever made to a pus
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import Iterable
+from typing import Annotated, Protocol
 
 import msgspec
 
-from clarion.errors import EndpointGone, Forbidden, MalformedBody, NotFound, Unauthenticated
+from clarion.clock import Clock
+from clarion.errors import (
+    EndpointGone,
+    Forbidden,
+    MalformedBody,
+    NotFound,
+    TooManyRequests,
+    Unauthenticated,
+)
 from clarion.http.asgi import FastRoute, Request, Response, respond_json
+from clarion.http.strangers import Peers
+from clarion.http.visitors import read_visitor
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.request import BODY_LIMIT_BYTES
+from clarion.sockets.newcomers import group_address
 
 PATH = "/_matrix/push/v1/notify"
 DISCOVERY = b'{"unifiedpush":{"gateway":"matrix"}}'
@@ -21,6 +34,12 @@ DISCOVERY = b'{"unifiedpush":{"gateway":"matrix"}}'
 DEVICES_LIMIT = 100
 # Matrix does not say how long a notification is of use.
 TTL_S = 24 * 3600
+# Push keys from one address that lead nowhere, in a minute. A homeserver forgets those that it is
+# told of; whoever sends more guesses.
+REJECTED_PER_MINUTE = 1_000
+_WINDOW_S = 60
+# Requests that are worked on at a time; each reads for one push key after the other.
+_AT_ONCE = 16
 _ENDED = (EndpointGone, Forbidden, NotFound, Unauthenticated)
 
 
@@ -40,12 +59,37 @@ class _Request(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Request).decode
 
 
-class MatrixGateway:
-    """Answers homeservers."""
+class Counts(Protocol):
+    """Counts uses on this node."""
 
-    def __init__(self, endpoints: EndpointRegistry, intake: WebPushIntake) -> None:
+    def count(self, key: str, *, window_s: int, now: int) -> int:
+        """Count one use, and return the number of uses in this window of time."""
+
+    def read(self, key: str, *, window_s: int, now: int) -> int:
+        """Return the number of uses in this window of time."""
+
+
+class MatrixGateway:
+    """Answers homeservers, which have no credentials: they are told apart by their addresses.
+
+    Behind a TCP proxy all addresses are unknown, and nobody is counted with others.
+    """
+
+    def __init__(
+        self,
+        endpoints: EndpointRegistry,
+        intake: WebPushIntake,
+        *,
+        limits: Counts,
+        clock: Clock,
+        peers: Peers,
+    ) -> None:
         self._endpoints = endpoints
         self._intake = intake
+        self._limits = limits
+        self._clock = clock
+        self._peers = peers
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self.routes = (
             FastRoute("GET", PATH, self._describe),
             FastRoute("POST", PATH, self._notify),
@@ -64,8 +108,30 @@ class MatrixGateway:
         urgency = "low" if notification.prio == "low" else "high"
         headers = {"ttl": str(TTL_S), "urgency": urgency}
         keys = dict.fromkeys(device.pushkey for device in notification.devices)
-        rejected = [key for key in keys if not await self._push(key, headers, body)]
+        async with self._turns:
+            rejected = await self._push_all(self._identify(request), keys, headers, body)
         return respond_json(200, msgspec.json.encode({"rejected": rejected}))
+
+    def _identify(self, request: Request) -> str:
+        """Return what push keys are counted by; `TooManyRequests` if too many led nowhere."""
+        address = read_visitor(request.scope, self._peers).address
+        who = f"matrix:{group_address(address)}" if address else ""
+        now = self._clock.now()
+        if who and self._limits.read(who, window_s=_WINDOW_S, now=now) >= REJECTED_PER_MINUTE:
+            left_s = _WINDOW_S - now // 1000 % _WINDOW_S
+            raise TooManyRequests(left_s, "Too many push keys of this address have ended.")
+        return who
+
+    async def _push_all(
+        self, who: str, keys: Iterable[str], headers: dict[str, str], body: bytes
+    ) -> list[str]:
+        """Push to each key; return those that have ended."""
+        rejected = []
+        for key in keys:
+            if not await self._push(key, headers, body):
+                rejected.append(key)
+                self._limits.count(who, window_s=_WINDOW_S, now=self._clock.now())
+        return rejected
 
     async def _push(self, key: str, headers: dict[str, str], body: bytes) -> bool:
         if not key.startswith(self._endpoints.url):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,7 +44,7 @@ _BACKGROUND_FETCH_S = 120.0
 _ANSWER_S = 5.0
 _CLOSE_S = 5.0
 OnConnect = Callable[[asyncpg.Connection], Awaitable[None]]
-_ERRORS = (
+ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
@@ -87,7 +88,7 @@ class _Readers:
                     raise
         except asyncpg.QueryCanceledError as error:
             raise ReadTooSlow from error
-        except _ERRORS as error:
+        except ERRORS as error:
             raise StoreUnavailable from error
 
     async def close(self) -> None:
@@ -149,7 +150,7 @@ class PostgresEngine:
                 _Readers.open(url, _BACKGROUND, at_once=at_once, limit_s=BACKGROUND_LIMIT_S),
                 _Readers.open(url, _CHECKS, at_once=at_once),
             )
-        except _ERRORS as error:
+        except ERRORS as error:
             raise StartError(
                 f"PostgreSQL did not accept all connections ({type(error).__name__}). A node opens "
                 "ten: check max_connections of the server, and --processes."
@@ -217,11 +218,27 @@ async def _skip_reset(_connection: object) -> None:
 
 async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[str]:
     """Apply the missing migrations and return their titles."""
+    async with connected(url) as connection:
+        return await apply_to_postgres(connection, on_postponed=on_postponed)
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """Connect for a start or a command; `StartError` for whatever fails or ends the connection."""
     connection = await connect_or_explain(url)
     try:
-        return await apply_to_postgres(connection, on_postponed=on_postponed)
-    finally:
-        await connection.close()
+        try:
+            yield connection
+        finally:
+            await connection.close()
+    except ERRORS as error:
+        raise describe_failure(error) from error
+
+
+def describe_failure(error: Exception) -> StartError:
+    """Return what to say of an error of the driver in one line."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return StartError(f"PostgreSQL failed: {said}. Try again.")
 
 
 async def connect_or_explain(url: str) -> asyncpg.Connection:
@@ -236,7 +253,7 @@ async def connect_or_explain(url: str) -> asyncpg.Connection:
         raise StartError(
             f"PostgreSQL refused the user or password of --database: {error}"
         ) from error
-    except (*_ERRORS, ValueError) as error:  # ValueError: not a valid URL
+    except (*ERRORS, ValueError) as error:  # ValueError: not a valid URL
         if isinstance(error, ConnectionError) and "rejected SSL" in str(error):
             raise StartError(
                 "PostgreSQL offers no TLS, and is not on this machine: the password and all data "

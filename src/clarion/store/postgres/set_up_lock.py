@@ -15,7 +15,11 @@ _WAIT_S = 60.0
 @contextlib.asynccontextmanager
 async def set_up_alone(url: str) -> AsyncIterator[None]:
     """Wait for other nodes that set up the database, and keep them out meanwhile."""
-    from clarion.store.postgres.engine import connect_or_explain  # noqa: PLC0415 - only with PostgreSQL
+    from clarion.store.postgres.engine import (  # noqa: PLC0415 - only with PostgreSQL
+        ERRORS,
+        connect_or_explain,
+        describe_failure,
+    )
 
     connection = await connect_or_explain(url)
     try:
@@ -26,6 +30,8 @@ async def set_up_alone(url: str) -> AsyncIterator[None]:
                 f"Another node has been setting up this database for {_WAIT_S:.0f} s. "
                 "Stop it, and try again."
             ) from error
+        except ERRORS as error:
+            raise describe_failure(error) from error
         yield
     finally:
         await connection.close()

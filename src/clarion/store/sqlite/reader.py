@@ -53,6 +53,7 @@ class ThreadReader:
         except asyncio.CancelledError:
             self._connection.interrupt()
             await asyncio.wait([running])  # the next read must find the connection free
+            running.exception()  # asyncio would log one that nobody looks at
             raise
         except apsw.InterruptError as error:
             raise ReadTooSlow from error

@@ -23,9 +23,11 @@ ERASED = "[erased]"
 # Shorter names are part of other words.
 _SHORTEST_NAME = 2
 _PAGE = 2_000
+# Each may have 10,000 recipients, and be half a megabyte.
+_FOUND = 20
 _NOTIFICATIONS = 200
 _LAST = "\uffff"
-_AUDIENCE, _CONTENT = EVENTS.names.index("audience"), EVENTS.names.index("content")
+_ID, _AUDIENCE, _CONTENT = map(EVENTS.names.index, ("id", "audience", "content"))
 _OLD_CONTENT = NOTIFICATIONS.names.index("content")
 
 FIND_PAGE_END = statement(
@@ -38,7 +40,7 @@ SELECT_NAMING = statement(
     "select_events_naming_user",
     rf"""SELECT {EVENTS.columns} FROM events WHERE app_id = :app_id AND id > :after
     AND id <= :upto AND (audience LIKE :pattern ESCAPE '\' OR content LIKE :pattern ESCAPE '\')
-    ORDER BY id""",
+    ORDER BY id LIMIT {_FOUND}""",
 )
 SELECT_PAGE = statement(
     "select_page_of_events",
@@ -115,7 +117,7 @@ class NamingEvent(NamedTuple):
 
 
 async def scan(engine: Engine, app_id: str, user_id: str) -> AsyncIterator[list[NamingEvent]]:
-    """Yield the events of an app that name a user, by pages of the table."""
+    """Yield the events of an app that name a user, by parts of the table."""
     pattern = '%"' + user_id.replace("_", r"\_") + '"%'
     after = ""
     while True:
@@ -126,9 +128,12 @@ async def scan(engine: Engine, app_id: str, user_id: str) -> AsyncIterator[list[
         )
         found = (NamingEvent(EVENTS.read(row), row) for row in rows)
         yield [each for each in found if _names(each.event, user_id)]
-        if not ends:
+        if len(rows) == _FOUND:
+            after = rows[-1][_ID]
+        elif not ends:
             return
-        after = upto
+        else:
+            after = upto
 
 
 async def read_all(engine: Engine, app_id: str) -> AsyncIterator[NamingEvent]:
