@@ -77,9 +77,13 @@ class Load:
     async def _revoke(self, connection: Connection, key_id: str) -> None:
         """Revoke a key, or leave it if that fails: a few may be left."""
         try:
-            await revoke_key(connection, self._server.api_key, key_id)
+            answer = await revoke_key(connection, self._server.api_key, key_id)
         except (OSError, EOFError):
             connection.close()
+        else:
+            assert answer.status in {200, 503, 507}, answer
+            self.statuses.update({answer.status} - {200})
+            self._progress.set()
 
     def _note(self, label: str, answer: Answer) -> None:
         self.statuses[answer.status] += 1
