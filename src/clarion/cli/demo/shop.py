@@ -43,6 +43,8 @@ TYPES: dict[str, dict[str, Any]] = {
         "display_name": "Exports of the stock",
         "category": "transactional",
         "default_channels": ["in_app", "stub"],
+        # For a system beside the inbox: it needs it, whoever has read it.
+        "send_when_read": True,
     },
 }
 _SHIPPED = "Order {{ order }} is on its way. It arrives {{ day }}."
