@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from statistics import median
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from clarion.catalog.model import Channel
 from clarion.channels.stub import StubSender
 from clarion.clock import SystemClock
 from clarion.events.api.intake import EventEndpoint
+from clarion.events.pipeline import Pipeline
 from clarion.store.engine import Engine
 from tests.contract.test_fairness import TYPE, running, set_up
 from tests.factories import new_app_id
@@ -25,6 +27,7 @@ USERS = 10_000
 LONGEST = 40
 # Enough for what is in memory at one time.
 WORK_S = 2.0
+ROUNDS = 3
 
 
 def drafts_of(count: int, recipient: dict[str, Any], data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -85,15 +88,10 @@ class BatchRequest:
         return self._body
 
 
-@pytest.mark.timing
-@pytest.mark.parametrize("batch", BATCHES)
-async def test_a_batch_blocks_the_loop_only_briefly(engine: Engine, batch: str) -> None:
-    """Neither while it is accepted nor while it is worked on."""
-    app_id, drafts = new_app_id(), BATCHES[batch]
-    await set_up(engine, app_id, USERS if batch == "recipients" else 1_000)
-    pipeline = build_pipeline(engine, SystemClock(), {Channel.STUB: StubSender()})
+async def measure(pipeline: Pipeline, app_id: str, batch: str) -> tuple[float, float]:
+    """Return the longest blocks while a batch is accepted, and while it is worked on."""
     endpoint = EventEndpoint(pipeline.intake, None)  # type: ignore[arg-type]
-    request: Any = BatchRequest(app_id, json.dumps(drafts).encode())
+    request: Any = BatchRequest(app_id, json.dumps(BATCHES[batch]).encode())
     accepting, working = BlockProbe(), BlockProbe()
     async with accepting.running():
         response = await endpoint.accept_batch(request)
@@ -102,5 +100,19 @@ async def test_a_batch_blocks_the_loop_only_briefly(engine: Engine, batch: str) 
         await asyncio.sleep(WORK_S)
     await finish_sending()
     assert statuses == {"pending"}
-    longest = {"accepting": accepting.longest_s, "working": working.longest_s}
-    assert max(longest.values()) < LONGEST * unit_s(), longest
+    return accepting.longest_s, working.longest_s
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("batch", BATCHES)
+async def test_a_batch_blocks_the_loop_only_briefly(engine: Engine, batch: str) -> None:
+    """Neither while it is accepted nor while it is worked on.
+
+    In the median of several rounds: a machine that is paused counts as work of whatever runs.
+    """
+    app_id = new_app_id()
+    await set_up(engine, app_id, USERS if batch == "recipients" else 1_000)
+    pipeline = build_pipeline(engine, SystemClock(), {Channel.STUB: StubSender()})
+    rounds = [await measure(pipeline, app_id, batch) for _ in range(ROUNDS)]
+    longest = {"accepting": median(x for x, _ in rounds), "working": median(x for _, x in rounds)}
+    assert max(longest.values()) < LONGEST * unit_s(), rounds
