@@ -143,8 +143,8 @@ class Queue(Protocol):
     ) -> None:
         """Make due at once what this node has claimed until before that time and does not hold.
 
-        `held` are the ids of jobs that it works on, by app. The claims that were lost do not count
-        as claims without progress.
+        `held` are the ids of jobs that it works on, by app. The claims that were lost count as
+        claims without progress.
         """
 
     async def move_due(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:

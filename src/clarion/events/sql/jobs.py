@@ -94,10 +94,11 @@ RELEASE_CLAIMS = statement(
     f"""UPDATE jobs SET due_at = :now WHERE pool = :pool AND lane = :lane AND app_id = :app_id
     AND due_at > :now AND due_at < :until AND token % {TOKEN_STEP} > 0 AND node_id = :node_id""",
 )
-# A node has lost these claims through no fault of the jobs: they are not counted.
+# They count as claims without progress: what was sent may be sent again each time, if its outcome
+# cannot be stored for long, and that must end.
 RELEASE_LOST = statement(
     "release_lost_jobs",
-    f"""UPDATE jobs SET due_at = :now, {_PROGRESS}
+    f"""UPDATE jobs SET due_at = :now
     WHERE pool = :pool AND lane = :lane AND app_id = :app_id
     AND due_at > :now AND due_at < :until AND token % {TOKEN_STEP} > 0 AND node_id = :node_id
     AND id NOT IN (SELECT key FROM json_each(:ids))""",
