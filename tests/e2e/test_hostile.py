@@ -2,6 +2,7 @@
 
 import gzip
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -89,6 +90,44 @@ def test_headers_beyond_the_limit_are_refused(server: Server, size: int) -> None
 def test_bytes_that_are_not_http_are_refused(server: Server, data: bytes) -> None:
     answer = server.anyone.send_raw(data)
     assert not answer.startswith((b"HTTP/1.1 2", b"HTTP/1.1 5"))
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"POST /v1/events", b"403"),
+        (b"PUT /v1/types/ORDER", b"403"),
+        (b"POST /v1/nothing", b"404"),
+        (b"DELETE /v1/events", b"405"),
+        (b"POST /v1/matrix/nothing", b"404"),
+    ],
+    ids=["fast route", "route", "no route", "other method", "no credentials"],
+)
+def test_whoever_is_refused_can_ask_again_on_the_connection(
+    server: Server, request_line: bytes, status: bytes
+) -> None:
+    """Also if the body comes after the head: the connection was closed if it came after the answer.
+
+    The pause is the fault that is tested.
+    """
+    made = server.app.post("/v1/keys", {"label": "test", "scopes": ["stats:read"]}).json
+    key = str(made["api_key"]).encode()
+    head = (
+        b"%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\n"
+    ) % (request_line, key)
+    bodies = {
+        b"Content-Length: 2\r\n\r\n": b"{}",
+        b"Transfer-Encoding: chunked\r\n\r\n": b"2\r\n{}\r\n0\r\n\r\n",
+    }
+    for length, body in bodies.items():
+        with socket.create_connection(
+            ("127.0.0.1", server.installation.port), timeout=60
+        ) as connection:
+            for _ in range(3):
+                connection.sendall(head + length)
+                time.sleep(0.2)
+                connection.sendall(body)
+                assert connection.recv(65_536).startswith(b"HTTP/1.1 %s " % status)
 
 
 def test_two_lengths_of_one_body_do_not_smuggle_a_second_request(server: Server) -> None:

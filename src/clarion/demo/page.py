@@ -107,8 +107,6 @@ class DemoPage:
     def _for_this_machine(self, endpoint: Endpoint) -> Endpoint:
         async def answer(request: Request) -> Response | Streamed:
             if not self._peers.is_local(request.scope):
-                # Otherwise the listener closes the connection if the body comes after the answer.
-                await request.discard()
                 raise NotFound
             return await endpoint(request)
 

@@ -64,7 +64,8 @@ class Request:
 
     is_trusted = False  # may see what is not for strangers: metrics, versions, host names
     is_admitted = False  # its caller is known, and it is below its limits
-    is_whole = False  # `body` has returned all of it
+    is_asked = False  # `body` was called
+    is_whole = False  # it has returned all of the body
     is_read = False  # the end of the body was received
     credential: AdminCredential | None = None  # if an administrator calls
 
@@ -118,6 +119,7 @@ class Request:
         As many bytes as the header announces are the whole body: the end, which the listener
         sends as an empty part, is not waited for. Each part costs a switch of threads and back.
         """
+        self.is_asked = True
         limit = self.limit if limit is None else limit
         receiving, announced = self.receiving, self.announced_length
         task = receiving.begin()
@@ -147,11 +149,19 @@ class Request:
         finally:
             budget.release(who, len(parts))
 
+    @property
+    def is_passed_over(self) -> bool:
+        """Whether there is a body that nobody has asked for."""
+        if self.is_asked or self.is_read:
+            return False
+        return bool(self.announced_length) or b"transfer-encoding" in self.headers
+
     async def discard(self) -> None:
         """Read and drop the rest of the body, up to the largest size of a body.
 
         A response that is sent before the request has ended is followed by a reset of the stream,
-        and clients such as curl 7.88 then lose the response. A slow client is not waited for.
+        and clients such as curl 7.88 then lose the response; with HTTP/1.1 the connection is closed
+        under the next request of its client. A slow client is not waited for.
         """
         taken = 0
         with contextlib.suppress(TimeoutError, MalformedBody):

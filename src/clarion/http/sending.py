@@ -47,13 +47,11 @@ class Sender:
             message["headers"] = [*message["headers"], *self._extra]
             self._start = message
             if self.is_stream:
-                self.is_begun = True
-                await self._send(message)
+                await self._begin()
         elif self.is_begun:
             await self._send(message)
         elif message.get("more_body"):
-            self.is_begun = True
-            await self._send(self._start)
+            await self._begin()
             await self._send(message)
         else:
             await self._send_whole(_end_line(self._start, message["body"]))
@@ -69,10 +67,15 @@ class Sender:
         }
         await self._send_whole(body)
 
+    async def _begin(self) -> None:
+        if self._request.is_passed_over:
+            await self._request.discard()
+        self.is_begun = True
+        await self._send(self._start)
+
     async def _send_whole(self, body: bytes) -> None:
         if self._is_sent_at_once(body):
-            self.is_begun = True
-            await self._send(self._start)
+            await self._begin()
             await self._send({"type": "http.response.body", "body": body})
         else:
             await self._send_in_parts(body)
@@ -91,9 +94,8 @@ class Sender:
             return
         try:
             _announce(self._start, size)
-            self.is_begun = True
             async with asyncio.timeout(self.stalled_s + size / RATE_BYTES):
-                await self._send(self._start)
+                await self._begin()
                 for part, is_last in _cut(body):
                     await self._send(
                         {"type": "http.response.body", "body": part, "more_body": not is_last}
