@@ -32,6 +32,7 @@ from clarion.errors import (
 )
 from clarion.http import problems
 from clarion.http.asgi import FastRoute, Request, Response, Streamed, identity_of
+from clarion.http.front import HSTS
 from clarion.http.strangers import Peers
 from clarion.http.visitors import (
     SESSION_COOKIE,
@@ -60,7 +61,6 @@ _HEADERS = (
     (b"x-robots-tag", b"noindex"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
 )
-_HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
 _FORM = "application/x-www-form-urlencoded"
 _FIELDS_LIMIT = 2_000
 _WINDOW_S = 60
@@ -118,7 +118,7 @@ class Dashboard:
         # The front says it on the listener with TLS; here it is a proxy that ends TLS.
         is_plain = request.scope["scheme"] == "http"
         if is_plain and visitor.is_secure and not self._peers.is_local(request.scope):
-            more.append(_HSTS)
+            more.append(HSTS)
         return answer._replace(headers=(*answer.headers, *more))
 
     def _answer_asset(self, path: str) -> Response:

@@ -63,7 +63,7 @@ _OK = 200  # a look-up in `HTTPStatus` takes as long as ten of these
 # Other methods are counted as one: a client can invent as many as it likes.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY = (b"x-content-type-options", b"nosniff")
-_HSTS = (b"strict-transport-security", b"max-age=31536000")
+HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
 # For those who run the server: not there for strangers, or with less in them.
 _FOR_ALL = ("/health", "/live", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
@@ -131,7 +131,7 @@ class Front:
         self._log_requests = settings.log_requests
         # Not with the development certificate: it is for localhost, where all else is plain HTTP.
         has_certificate = settings.tls_certificate is not None
-        self._safety = {"http": (_SAFETY,), "https": (_SAFETY, *[_HSTS] * has_certificate)}
+        self._safety = {"http": (_SAFETY,), "https": (_SAFETY, *[HSTS] * has_certificate)}
         self.connections = watch(settings)
         self.sending = Budget()
         self._running = Running()
