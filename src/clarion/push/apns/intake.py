@@ -27,6 +27,9 @@ class Counts(Protocol):
     def count(self, key: str, *, window_s: int, now: int) -> int:
         """Count one use, and return the number of uses in this window of time."""
 
+    def read(self, key: str, *, window_s: int, now: int) -> int:
+        """Return the number of uses in this window of time."""
+
     def find_reset_s(self, *, window_s: int, now: int) -> int:
         """Return in how many seconds this window ends."""
 

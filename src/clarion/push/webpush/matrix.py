@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
@@ -23,6 +23,7 @@ from clarion.errors import (
 from clarion.http.asgi import FastRoute, Request, Response, respond_json
 from clarion.http.strangers import Peers
 from clarion.http.visitors import read_visitor
+from clarion.push.apns.intake import Counts
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.request import BODY_LIMIT_BYTES
@@ -57,16 +58,6 @@ class _Request(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Request).decode
-
-
-class Counts(Protocol):
-    """Counts uses on this node."""
-
-    def count(self, key: str, *, window_s: int, now: int) -> int:
-        """Count one use, and return the number of uses in this window of time."""
-
-    def read(self, key: str, *, window_s: int, now: int) -> int:
-        """Return the number of uses in this window of time."""
 
 
 class MatrixGateway:
@@ -118,7 +109,7 @@ class MatrixGateway:
         who = f"matrix:{group_address(address)}" if address else ""
         now = self._clock.now()
         if who and self._limits.read(who, window_s=_WINDOW_S, now=now) >= REJECTED_PER_MINUTE:
-            left_s = _WINDOW_S - now // 1000 % _WINDOW_S
+            left_s = self._limits.find_reset_s(window_s=_WINDOW_S, now=now)
             raise TooManyRequests(left_s, "Too many push keys of this address have ended.")
         return who
 
