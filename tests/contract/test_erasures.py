@@ -516,6 +516,8 @@ async def test_events_that_name_a_user_are_found_a_few_at_a_time(engine: Engine)
     store = PipelineStore(engine, new_app_id())
     audience = Audience(AudienceKind.USERS, ("ana", "bob"))
     ids = [(await store.accept(audience=audience)).id for _ in range(45)]
-    pages = [page async for page in naming_events.scan(engine, store.app_id, "ana")]
+    pages = [
+        page async for page in naming_events.scan(engine.fetch_in_background, store.app_id, "ana")
+    ]
     assert sorted(each.event.id for page in pages for each in page) == sorted(ids)
     assert max(map(len, pages)) <= 20

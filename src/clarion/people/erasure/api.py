@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from litestar import Response, delete, get, post
@@ -30,6 +32,7 @@ from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
 from clarion.people.erasure.port import Erasures, Exports
 
 _TAGS = ("Users",)
+_NOTHING = "Nothing is stored about this user."
 Hard = Annotated[
     bool, Parameter(description="Erase everything about the user now; it cannot be undone.")
 ]
@@ -198,11 +201,21 @@ async def export_user(
     at a time, and three of an app; a user has 30 in an hour, an app 1,000.
     """
     owner = owner_of(request, user_id, Scope.USERS_READ)
-    is_hidden = not deleted and await active_users.is_gone(*owner)
-    if is_hidden or not await exports.exists(*owner):
-        raise NotFound("Nothing is stored about this user.")
+    if not deleted and await active_users.is_gone(*owner):
+        raise NotFound(_NOTHING)
     written = write_export(exports, *owner, to_rfc3339(clock.now()))
-    return Parts(written, permit=export_limits.take(*owner))
+    return Parts(written, permit=_permit(exports, export_limits, *owner))
+
+
+@asynccontextmanager
+async def _permit(
+    exports: Exports, limits: ExportLimits, app_id: str, user_id: str
+) -> AsyncIterator[None]:
+    """Count an export while it runs. Also one of nothing: to find that out takes as long."""
+    async with limits.take(app_id, user_id):
+        if not await exports.exists(app_id, user_id):
+            raise NotFound(_NOTHING)
+        yield
 
 
 @get("/v1/erasures", summary="List erasures", tags=_TAGS)

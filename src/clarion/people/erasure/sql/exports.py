@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
@@ -30,8 +29,6 @@ EXISTS = statement(
       AND user_id = :user_id LIMIT 1) AS n LIMIT 1""",
 )
 _BY_ID = frozenset({Owner.ID, Owner.USER, Owner.PREFIX})
-# At a time, of those who may not be there.
-_SCANS = 2
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,23 +38,20 @@ class Traces:
     def __init__(self, engine: Engine, tables: Sequence[PersonalTable]) -> None:
         self._engine = engine
         self._tables = [each for each in tables if each.owner in _BY_ID]
-        # Whoever asks for ids that nobody has makes the server read all events of the app.
-        self._slots = asyncio.Semaphore(_SCANS)
 
     async def exist(self, app_id: str, user_id: str) -> bool:
         """Return whether there is a record, or anything else that names the id.
 
-        An app may use an id that it never creates, as that of an actor.
+        An app may use an id that it never creates, as that of an actor. For an id that nobody has,
+        all events of the app are read, in the turns of that app.
         """
         if await self._engine.fetch(EXISTS, app_id=app_id, user_id=user_id):
             return True
-        async with self._slots:
-            values = values_of(app_id, user_id)
-            for table in self._tables:
-                owner = {name: values[name] for name in table.find.names}
-                if await self._engine.fetch_in_background(table.find, **owner):
-                    return True
-            return await naming_events.exists(self._engine, app_id, user_id)
+        fetch, values = self._engine.fetch_slowly, values_of(app_id, user_id)
+        for table in self._tables:
+            if await fetch(table.find, **{name: values[name] for name in table.find.names}):
+                return True
+        return await naming_events.exists(fetch, app_id, user_id)
 
 
 class SqlExports:
@@ -84,7 +78,7 @@ class SqlExports:
         self, table: PersonalTable, app_id: str, user_id: str, devices: Sequence[OwnedDevice]
     ) -> AsyncIterator[dict[str, object]]:
         if table.owner is Owner.EVENT:
-            async for page in naming_events.scan(self._engine, app_id, user_id):
+            async for page in naming_events.scan(self._engine.fetch_slowly, app_id, user_id):
                 for found in page:
                     row = found.row if found.is_for(user_id) else found.show_party(user_id)
                     yield show(table, row, EVENTS.names)

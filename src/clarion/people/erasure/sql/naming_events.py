@@ -6,7 +6,7 @@ of the app are read from the first to the last, a page at a time.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,12 +19,14 @@ from clarion.inbox.sql.numbers import COUNT_CHANGE
 from clarion.store.engine import Engine
 from clarion.store.statement import Row, Step, keys_of, statement
 
+Fetch = Callable[..., Awaitable[Sequence[Row]]]
 ERASED = "[erased]"
 # Shorter names are part of other words.
 _SHORTEST_NAME = 2
 _PAGE = 2_000
-# Each may have 10,000 recipients, and be half a megabyte.
+# Each may have 10,000 recipients, and be half a megabyte: so many are in memory at a time.
 _FOUND = 20
+_WHOLE = 100
 _NOTIFICATIONS = 200
 _LAST = "\uffff"
 _ID, _AUDIENCE, _CONTENT = map(EVENTS.names.index, ("id", "audience", "content"))
@@ -45,7 +47,7 @@ SELECT_NAMING = statement(
 SELECT_PAGE = statement(
     "select_page_of_events",
     f"""SELECT {EVENTS.columns} FROM events WHERE app_id = :app_id AND id > :after
-    ORDER BY id LIMIT {_PAGE}""",
+    ORDER BY id LIMIT {_WHOLE}""",
 )
 DELETE = statement(
     "erase_event", "DELETE FROM events WHERE app_id = :app_id AND id = :id RETURNING id"
@@ -116,16 +118,17 @@ class NamingEvent(NamedTuple):
         )
 
 
-async def scan(engine: Engine, app_id: str, user_id: str) -> AsyncIterator[list[NamingEvent]]:
-    """Yield the events of an app that name a user, by parts of the table."""
+async def scan(fetch: Fetch, app_id: str, user_id: str) -> AsyncIterator[list[NamingEvent]]:
+    """Yield the events of an app that name a user, by parts of the table.
+
+    `fetch` is that of requests, which take turns by their app, or of what runs in the background.
+    """
     pattern = '%"' + user_id.replace("_", r"\_") + '"%'
     after = ""
     while True:
-        ends = await engine.fetch_in_background(FIND_PAGE_END, app_id=app_id, after=after)
+        ends = await fetch(FIND_PAGE_END, app_id=app_id, after=after)
         upto = ends[0][0] if ends else _LAST
-        rows = await engine.fetch_in_background(
-            SELECT_NAMING, app_id=app_id, after=after, upto=upto, pattern=pattern
-        )
+        rows = await fetch(SELECT_NAMING, app_id=app_id, after=after, upto=upto, pattern=pattern)
         found = (NamingEvent(EVENTS.read(row), row) for row in rows)
         yield [each for each in found if _names(each.event, user_id)]
         if len(rows) == _FOUND:
@@ -145,9 +148,9 @@ async def read_all(engine: Engine, app_id: str) -> AsyncIterator[NamingEvent]:
         after = EVENTS.read(rows[-1]).id
 
 
-async def exists(engine: Engine, app_id: str, user_id: str) -> bool:
+async def exists(fetch: Fetch, app_id: str, user_id: str) -> bool:
     """Return whether an event names a user. It may read all events of the app."""
-    async for page in scan(engine, app_id, user_id):
+    async for page in scan(fetch, app_id, user_id):
         if page:
             return True
     return False

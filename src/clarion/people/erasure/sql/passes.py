@@ -139,8 +139,8 @@ class ErasurePass:
             await self._write(steps)
 
     async def _erase_from_events(self, table: PersonalTable) -> None:
-        user_id = self.subject.user_id
-        async for page in naming_events.scan(self.engine, self.erasure.app_id, user_id):
+        user_id, fetch = self.subject.user_id, self.engine.fetch_in_background
+        async for page in naming_events.scan(fetch, self.erasure.app_id, user_id):
             for found in page:
                 redact = naming_events.redact_notifications(self.engine, found.event, user_id)
                 async for steps in redact:
