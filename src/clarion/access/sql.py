@@ -355,8 +355,10 @@ class SqlKeys:
         add = ADD_KEY.guard(**KEYS.values(new))
         done = await idempotency.write_once(self._engine, new.app_id, once, replace, add)
         if done is None:
-            reason = "This API key was revoked, has expired, or was rotated before."
-            raise Conflict(f"{reason} {_TOO_MANY}")
+            raise Conflict(
+                "This API key was revoked, has expired, or was rotated before; or the app has "
+                f"{LIVE_API_KEYS_LIMIT:,} live API keys already."
+            )
         return done if isinstance(done, StoredResponse) else None
 
     async def find(self, key_id: str) -> ApiKey | None:
