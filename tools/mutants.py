@@ -269,14 +269,14 @@ MUTANTS = (
         "events/decide/rules.py",
         """    ("read", check_read),\n""",
         "",
-        "tests/contract/test_read_meanwhile.py::test_what_is_held_is_dropped_if_it_was_read",
+        "tests/contract/test_pipeline_cases.py::test_what_is_held_is_dropped_if_it_was_read",
     ),
     Mutant(
         "digest-of-old-zone",
         "events/digester.py",
         "return find_due(digest, delivery.decided_at, user.timezone)",
         "return delivery.until or 0",
-        "tests/contract/test_read_meanwhile.py::test_a_daily_digest_moves_with_its_user",
+        "tests/contract/test_pipeline_cases.py::test_a_daily_digest_moves_with_its_user",
     ),
 )
 

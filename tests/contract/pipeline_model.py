@@ -16,6 +16,7 @@ HOUR = 3_600_000
 MINUTE = 60_000
 NEVER = 1 << 62
 TRIES = 5
+NEVER_QUIET = (False,) * 24
 NIGHT = tuple(hour >= 22 or hour < 7 for hour in range(24))
 
 

@@ -1,19 +1,24 @@
 """Regressions of the pipeline, each by itself, on both engines."""
 
 import asyncio
-from collections.abc import Iterator
+import datetime as dt
+from collections.abc import Callable, Iterator
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from clarion.catalog.model import Priority
+from clarion.catalog.model import Channel, Digest, Priority
+from clarion.events.model import DeliveryStatus, ReasonCode
 from clarion.events.worker import CLAIMS
 from clarion.store.opening import migrate
-from tests.contract.pipeline_model import HOUR, MINUTE, ModelUser
-from tests.contract.pipeline_world import Store, World
+from tests.contract.pipeline_model import HOUR, MINUTE, NEVER_QUIET, ModelUser
+from tests.contract.pipeline_world import TYPES, Store, World
 from tests.pipeline import LEASE
+from tests.replacing import replace
 
-NEVER_QUIET = (False,) * 24
+ALWAYS_QUIET = (True,) * 24
+DAILY = Digest(daily_at="09:00")
 MANY = 100
 
 
@@ -58,7 +63,7 @@ def test_a_job_that_kills_its_workers_is_a_dead_letter_and_can_be_replayed(
 
 def test_a_job_that_makes_progress_is_never_a_dead_letter(world: World, ana: ModelUser) -> None:
     """A held job is decided again at every change of preferences, however many there are."""
-    ana.quiet = (True,) * 24
+    ana.quiet = ALWAYS_QUIET
     world.change(ana)
     send(world, "PLAIN")
     for _ in range(CLAIMS + 5):
@@ -123,7 +128,7 @@ def test_a_digest_that_is_held_at_its_second_try_is_sent_whole_later(
     world.drain()
     world.clock.advance(2 * HOUR)
     world.drain()
-    ana.quiet = (True,) * 24
+    ana.quiet = ALWAYS_QUIET
     world.change(ana)
     world.clock.advance(MINUTE)
     world.drain()
@@ -132,3 +137,114 @@ def test_a_digest_that_is_held_at_its_second_try_is_sent_whole_later(
     world.drain()
     assert [message.count for message, _, _ in world.provider.messages] == [3, 3]
     assert world.count_jobs() == (0, 0)
+
+
+def find(world: World, event_id: str) -> str:
+    return dict(world.notifications())[event_id, "ana"]
+
+
+def settings(world: World, ana: ModelUser, quiet: tuple[bool, ...]) -> None:
+    ana.quiet = quiet
+    world.change(ana)
+    world.drain()
+
+
+def hold(world: World, ana: ModelUser, name: str) -> str:
+    """Send an event that is in the inbox, and held on the other channel; return its id."""
+    settings(world, ana, ALWAYS_QUIET)
+    event_id = send(world, name)
+    world.drain()
+    return event_id
+
+
+@pytest.mark.parametrize("verb", ["read", "dismiss"])
+def test_what_is_held_is_dropped_if_it_was_read(world: World, ana: ModelUser, verb: str) -> None:
+    notification_id = find(world, hold(world, ana, "PLAIN"))
+    world.act(verb, ana, notification_id)
+    settings(world, ana, NEVER_QUIET)
+    (delivery,) = world.deliveries(notification_id, Channel.STUB)
+    assert (delivery.status, delivery.reason, delivery.rule) == (
+        DeliveryStatus.DROPPED,
+        ReasonCode.ALREADY_READ,
+        "read",
+    )
+    assert (world.provider.messages, world.count_jobs()) == ([], (0, 0))
+
+
+def test_what_is_unread_again_is_sent(world: World, ana: ModelUser) -> None:
+    notification_id = find(world, hold(world, ana, "PLAIN"))
+    world.act("read", ana, notification_id)
+    world.act("unread", ana, notification_id)
+    settings(world, ana, NEVER_QUIET)
+    assert len(world.provider.messages) == 1
+
+
+def test_a_digest_leaves_out_what_was_read(world: World, ana: ModelUser) -> None:
+    """If all was read, nothing is sent, and the next digest begins anew."""
+    for some_are_read in (True, False):
+        events = [send(world, "LETTER") for _ in range(3)]
+        world.drain()
+        for event_id in events[: 2 if some_are_read else 3]:
+            world.act("read", ana, find(world, event_id))
+        world.clock.advance(2 * HOUR)
+        world.drain()
+        assert [message.count for message, _, _ in world.provider.messages] == [1]
+        assert world.count_jobs() == (0, 0)
+
+
+def test_what_failed_is_not_tried_again_once_it_was_read(world: World, ana: ModelUser) -> None:
+    ana.stub = "retry"
+    world.change(ana)
+    event_id = send(world, "PLAIN")
+    world.drain()
+    world.act("read", ana, find(world, event_id))
+    world.clock.advance(HOUR)
+    world.drain()
+    assert len(world.provider.messages) == 1
+    assert world.count_jobs() == (0, 0)
+    assert {status for each, status, _, _ in world.events() if each == event_id} == {"completed"}
+
+
+def test_a_type_can_be_sent_though_it_was_read(world: World, ana: ModelUser) -> None:
+    world.define(replace(TYPES["PLAIN"], type="RECEIPT", send_when_read=True))
+    world.act("read", ana, find(world, hold(world, ana, "RECEIPT")))
+    settings(world, ana, NEVER_QUIET)
+    assert len(world.provider.messages) == 1
+
+
+def test_an_alarm_is_tried_again_though_it_was_read(world: World, ana: ModelUser) -> None:
+    ana.stub = "retry 1"
+    world.change(ana)
+    event_id = send(world, "ALARM")
+    world.drain()
+    world.act("read", ana, find(world, event_id))
+    world.clock.advance(HOUR)
+    world.drain()
+    assert len(world.provider.messages) == 2
+
+
+@pytest.mark.parametrize(
+    "zone", [pytest.param("Asia/Tokyo", id="earlier"), pytest.param("America/Lima", id="later")]
+)
+def test_a_daily_digest_moves_with_its_user(world: World, ana: ModelUser, zone: str) -> None:
+    """It is sent at its time where the user is now, whatever the time was where they were."""
+    world.define(replace(TYPES["LETTER"], type="MORNING", digest=DAILY))
+    world.change(ana)
+    event_id = send(world, "MORNING")
+    world.drain()
+    ana.zone = zone
+    world.change(ana)
+    world.drain()
+    (delivery,) = world.deliveries(find(world, event_id), Channel.STUB)
+    assert (delivery.status, delivery.until is not None) == (DeliveryStatus.COLLECTED, True)
+    due = dt.datetime.fromtimestamp((delivery.until or 0) / 1000, ZoneInfo(zone))
+    assert (due.hour, due.minute) == (9, 0)
+    let_pass(world, lambda now: now >= (delivery.until or 0))
+    assert [at for _, at, _ in world.provider.messages] == [delivery.until]
+
+
+def let_pass(world: World, is_over: Callable[[int], bool]) -> None:
+    """Let time pass in steps of an hour, and do what is due, until the time is over."""
+    while not is_over(world.clock.now()):
+        world.clock.advance(HOUR - world.clock.now() % HOUR)
+        world.drain()

@@ -17,13 +17,12 @@ from hypothesis.stateful import (
 
 from clarion.catalog.model import Category, Channel
 from clarion.store.opening import migrate
-from tests.contract.pipeline_model import NIGHT, Item, Model, ModelUser, settled
+from tests.contract.pipeline_model import NEVER_QUIET, NIGHT, Item, Model, ModelUser, settled
 from tests.contract.pipeline_world import START, TOPIC, TYPES, Store
 from tests.faults.sizes import SIZES
 from tests.pipeline import LEASE
 
 MINUTE = 60_000
-NEVER_QUIET = (False,) * 24
 ALWAYS_QUIET = (True,) * 24
 NOON = tuple(hour in {12, 13} for hour in range(24))
 # Kathmandu's hours begin at a quarter to; Berlin's clocks change in the first night.

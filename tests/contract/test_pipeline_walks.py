@@ -12,12 +12,11 @@ import pytest
 
 from clarion.catalog.model import Category, Channel
 from clarion.store.opening import migrate
-from tests.contract.pipeline_model import NIGHT
+from tests.contract.pipeline_model import NEVER_QUIET, NIGHT
 from tests.contract.pipeline_world import TYPES, Store
 from tests.contract.test_pipeline_model import (
     ALWAYS_QUIET,
     MINUTE,
-    NEVER_QUIET,
     NOON,
     ODDS,
     TARGETS,
