@@ -193,6 +193,7 @@ def run(
             code = process.wait(limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
             raise
         return subprocess.CompletedProcess(command, code, _read(printed), _read(errors))
 

@@ -87,7 +87,7 @@ def is_allowed(importer: Module, other: Module) -> bool:
     if importer.top in COMPOSITION or other.top == importer.top:
         return True
     if importer.top == "client" or other.top == "admin":
-        return False
+        return other.top == "cancellation"
     if other.top in SLICES:
         if other.is_adapter:
             return importer.is_adapter

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from clarion.cancellation import end_if_cancelled
 from clarion.channels.authorities import load_authorities
 from clarion.channels.targets import Target, Targets, trust
 
@@ -140,7 +141,8 @@ class HttpClients:
                 pooled = await self._take(key)
                 try:
                     request = _prepare(pooled.client, url, headers, body, left_s)
-                    return await _post(request, limit_bytes, empty_status, end)
+                    answer = _post(request, limit_bytes, empty_status, end)
+                    return await end_if_cancelled(answer)
                 finally:
                     pooled.users -= 1
             except NotConnected as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -15,6 +16,7 @@ from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.request import RequestBuilder
 from pyreqwest.response import ResponseBodyReader
 
+from clarion.cancellation import end_if_cancelled
 from clarion.client.errors import ApiError, NotReached, read_error
 
 T = TypeVar("T")
@@ -68,7 +70,7 @@ class Http:
             if idempotency_key is not None:
                 request = request.header("idempotency-key", idempotency_key)
             try:
-                return await self._ask(request, returns)
+                return await end_if_cancelled(self._ask(request, returns))
             except (ApiError, NotReached) as error:
                 if attempt == attempts or not is_temporary(error):
                     raise
@@ -82,7 +84,8 @@ class Http:
             request = request.header("last-event-id", str(after))
         streamed = request.streamed_read_buffer_limit(0).build_streamed()
         try:
-            async with streamed as response:
+            async with AsyncExitStack() as stack:
+                response = await end_if_cancelled(stack.enter_async_context(streamed))
                 if response.status >= _ERRORS_FROM:
                     body = bytes(await response.body_reader.bytes())
                     raise read_error(response.status, response.get_header("retry-after"), body)
@@ -160,7 +163,7 @@ async def _read_events(reader: ResponseBodyReader) -> AsyncIterator[bytes]:
     text = b""
     while True:
         async with asyncio.timeout(_SILENCE_S):
-            part = await reader.read_chunk()
+            part = await end_if_cancelled(reader.read_chunk())
         if part is None:
             return
         *events, text = (text + bytes(part)).split(b"\n\n")
