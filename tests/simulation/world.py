@@ -1,0 +1,451 @@
+"""Everything in one run: the clock, the disk, a node at a time, the users and what they do."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from clarion.access.model import App
+from clarion.access.sql import SqlApps
+from clarion.catalog.model import (
+    Category,
+    Channel,
+    Dedupe,
+    DedupeMode,
+    Digest,
+    NotificationType,
+    Overflow,
+    RateLimit,
+)
+from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.channels.model import Delivered, Outcome, OutgoingMessage, Rejected, Retry
+from clarion.errors import ClarionError, NotFound, ServiceError
+from clarion.events.drafts import EventDraft
+from clarion.events.model import NEVER
+from clarion.inbox.model import InboxAction
+from clarion.people.model import Preferences, User
+from clarion.people.sql import SqlUsers
+from clarion.push.model import DeviceDetails, InvalidationReason, MessageContent, Platform, PushPriority
+from tests.factories import make_app, make_provider_key, make_template, make_type, make_user
+from tests.replacing import replace
+from tests.simulation.disk import Disk, SimulatedEngine
+from tests.simulation.faults import Faults
+from tests.simulation.loop import SeededLoop
+from tests.simulation.node import Node
+from tests.simulation.wire import SimulatedDevice
+
+# 2026-03-28T20:30Z: Berlin's clocks are put forward five hours later, at its night.
+START = 1_774_729_800_000
+HOUR = 3_600_000
+APP = "0190f000-0000-7000-9000-000000000001"
+PEOPLE = ("ana", "bo", "cy", "di")
+ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata")
+NIGHT = tuple(hour >= 22 or hour < 7 for hour in range(24))
+DAY = tuple(not each for each in NIGHT)
+QUIET = (NIGHT, DAY, (True,) * 24, (False,) * 24)
+TOPIC = "news"
+BOTH = (Channel.IN_APP, Channel.STUB)
+ALL = (*BOTH, Channel.PUSH)
+
+
+def _type(name: str, **changes: Any) -> NotificationType:
+    return make_type(name, **{"category": Category.SOCIAL, "default_channels": ALL} | changes)
+
+
+TYPES = {
+    each.type: each
+    for each in (
+        _type("PLAIN"),
+        _type("ALARM", category=Category.SAFETY),
+        _type("ONCE", dedupe=Dedupe(window_s=3_600)),
+        _type("LIKES", dedupe=Dedupe(window_s=21_600, mode=DedupeMode.AGGREGATE)),
+        _type("FEW", rate_limit=RateLimit(per_user_per_hour=2)),
+        _type("QUEUE", rate_limit=RateLimit(per_user_per_hour=1, overflow=Overflow.WAIT)),
+        _type("HEAP", rate_limit=RateLimit(per_user_per_hour=1, overflow=Overflow.DIGEST)),
+        _type("LETTER", digest=Digest(window_s=7_200), category=Category.NEWS),
+    )
+}
+
+
+# What needs some time, though no job is due: messages that devices which are there have not
+# acknowledged, and erasures that go on.
+_WAITING = """SELECT device_id FROM messages JOIN devices ON devices.id = messages.device_id
+WHERE messages.status IN ('pending', 'queued') AND devices.invalidated_at IS NULL
+UNION SELECT '' FROM erasures WHERE status = 'running'"""
+
+
+class Unknown(Exception):
+    """Nobody answered: it was done or not."""
+
+
+class WorldClock:
+    """The `Clock` port: the time of the loop, and what an operator or a jump added to it."""
+
+    def __init__(self, loop: SeededLoop) -> None:
+        self._loop = loop
+        self._ahead = self._stepped = self._ids = 0
+
+    def now(self) -> int:
+        return START + self.monotonic() + self._stepped
+
+    def monotonic(self) -> int:
+        return int(self._loop.time() * 1000) + self._ahead
+
+    def new_id(self) -> str:
+        self._ids += 1
+        moment = max(START + self.monotonic(), 0)
+        return f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7000-8000-{self._ids:012x}"
+
+    def jump(self, milliseconds: int) -> None:
+        """Let time pass in which nothing runs."""
+        self._ahead += max(0, milliseconds)
+
+    def step(self, milliseconds: int) -> None:
+        """Set the time of day."""
+        self._stepped += milliseconds
+
+
+@dataclass
+class Provider:
+    """The provider of the channel `stub`: takes messages, and what it does with them."""
+
+    world: "World"
+    # What it was given, and whether it said that it has delivered it.
+    sent: list[tuple[OutgoingMessage, int, bool]] = field(default_factory=list)
+
+    async def send(self, message: OutgoingMessage) -> Outcome:
+        world, faults = self.world, self.world.faults
+        world.note(f"send {message.notification.id[-12:]} to {message.user.id}")
+        entry = len(self.sent)
+        self.sent.append((message, world.clock.now(), False))
+        await asyncio.sleep(faults.delay_s("provider"))
+        if faults.happens("provider_hangs"):
+            await asyncio.sleep(faults.chance.random() * 60)
+        if faults.happens("provider_raises"):
+            raise RuntimeError
+        if faults.happens("provider_retries"):
+            return Retry(error_code="try_later", error_message="not now")
+        if faults.happens("provider_rejects"):
+            return Rejected(error_code="rejected", error_message="no")
+        self.sent[entry] = (message, self.sent[entry][1], True)
+        return Delivered(response="taken")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class World:
+    """One run: what was done in it, and what was promised."""
+
+    def __init__(self, seed: int, loop: SeededLoop, chance: random.Random) -> None:
+        self.seed, self.loop, self.chance = seed, loop, chance
+        self.faults = Faults.choose(chance)
+        self.clock = WorldClock(loop)
+        self.disk = Disk()
+        self.disk.connection.deserialize("main", _furnished())
+        self.provider = Provider(self)
+        self.node: Node | None = None
+        self.nodes = 0
+        self.is_over = False
+        self.devices: dict[str, tuple[SimulatedDevice, Any]] = {}
+        self.accepted: dict[str, list[str]] = {}  # events, and who is to have them
+        self.errors: list[str] = []  # what the program has logged as such
+        self.unknown: set[str] = set()
+        self.pushed: dict[str, str] = {}  # messages, and their devices
+        # Users; how many messages were sent before the answer, and the time of it.
+        self.erased: dict[str, tuple[int, int]] = {}
+        self.erasing: set[str] = set()  # the answer may be lost
+        self.lines: list[str] = []
+
+    def note(self, line: str) -> None:
+        """Add a line to the story."""
+        self.lines.append(f"{self.clock.now() - START:>10} {line}")
+
+    @property
+    def trace(self) -> str:
+        """What happened, in short."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]
+
+    # The node.
+
+    async def keep_up(self) -> None:
+        """Start a node whenever there is none."""
+        while True:
+            self.nodes += 1
+            node = Node(
+                self.nodes, self.loop, self.disk, self.faults, self.clock, self.provider
+            )
+            self.node = node
+            starting = node.run(node.start())
+            await asyncio.wait({starting, node.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and starting.exception() is not None:
+                if not isinstance(starting.exception(), ServiceError):
+                    raise starting.exception()
+                node.crash()
+            self.note(f"node {node.number} {'serves' if node.is_ready else 'did not start'}")
+            await node.ended
+            self.note(f"node {node.number} is gone")
+            await asyncio.sleep(self.chance.random() * 5)
+
+    async def find_node(self) -> Node:
+        """Return the node that serves, as soon as there is one."""
+        while self.node is None or not self.node.is_ready:
+            await asyncio.sleep(0.1)
+        return self.node
+
+    async def ask(self, what: str, work: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
+        """Have the node do something; `Unknown` if no answer came."""
+        node = await self.find_node()
+        task = node.run(work(node))
+        if self.faults.happens("cancel"):
+            self.loop.call_apart(self.chance.random() * 0.05, task.cancel)
+        await asyncio.wait({task, node.ended}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done() or task.cancelled():
+            self.note(f"{what}: nobody answered")
+            raise Unknown
+        if (error := task.exception()) is not None:
+            self.note(f"{what}: {type(error).__name__}")
+            raise error
+        self.note(what)
+        return task.result()
+
+    async def insist(self, what: str, work: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
+        """Have the node do something that may be repeated, until it has."""
+        while True:
+            try:
+                return await self.ask(what, work)
+            except (Unknown, ServiceError):
+                await asyncio.sleep(0.5)
+
+    # What users and applications do.
+
+    async def send(self) -> None:
+        name = self.chance.choice(sorted(TYPES))
+        body: dict[str, Any] = {"type": name, "recipient": self._choose_recipient()}
+        if self.chance.random() < 0.2:
+            body["dedupe_key"] = "same"
+        if self.chance.random() < 0.1:
+            body["ttl_s"] = self.chance.choice([60, 7_200])
+
+        async def accept(node: Node) -> str:
+            intake = node.pipeline.intake
+            event = await intake.prepare(APP, msgspec.convert(body, EventDraft))
+            self.unknown.add(event.id)
+            await intake.accept([event])
+            return event.id
+
+        event_id = await self.ask(f"send {name} to {body['recipient']}", accept)
+        self.unknown.discard(event_id)
+        self.accepted[event_id] = self._list_people(body["recipient"])
+
+    def _choose_recipient(self) -> dict[str, Any]:
+        match self.chance.randrange(6):
+            case 0:
+                return {"user_ids": self.chance.sample(PEOPLE, 2)}
+            case 1:
+                return {"topic": TOPIC}
+            case _:
+                return {"user_id": self.chance.choice(PEOPLE)}
+
+    def _list_people(self, recipient: dict[str, Any]) -> list[str]:
+        if "user_id" in recipient:
+            return [recipient["user_id"]]
+        return list(recipient.get("user_ids", PEOPLE))
+
+    async def change(self, *, is_open: bool = False, user_id: str | None = None) -> None:
+        user_id = user_id or self.chance.choice(PEOPLE)
+        quiet = QUIET[-1] if is_open else self.chance.choice(QUIET)
+        off = not is_open and self.chance.random() < 0.2
+
+        def edit(user: User) -> User:
+            types = {"PLAIN": {Channel.STUB: False}} if off else {}
+            return replace(user, preferences=Preferences(quiet_hours=quiet, types=types))
+
+        async def patch(node: Node) -> None:
+            if await node.users.patch(APP, user_id, edit) is not None:
+                await node.change_user(APP, user_id)
+
+        asking = self.insist if is_open else self.ask
+        await asking(f"{user_id} changes quiet hours, {sum(quiet)} of them", patch)
+
+    async def read(self) -> None:
+        user_id = self.chance.choice(PEOPLE)
+        rows = self.disk.read(
+            "SELECT id FROM notifications WHERE user_id = ? AND is_shown ORDER BY id", (user_id,)
+        )
+        verb = InboxAction(self.chance.choice(["read", "unread", "dismiss", "click"]))
+        if not rows or self.chance.random() < 0.1:
+            await self.ask(f"{user_id} reads all", lambda n: n.inbox.read_all(APP, user_id))
+            return
+        ((found,),) = [self.chance.choice(rows)]
+        await self.ask(
+            f"{user_id}: {verb} {found[-12:]}", lambda n: n.inbox.apply(verb, APP, user_id, found)
+        )
+
+    async def register(self) -> None:
+        user_id = self.chance.choice(PEOPLE)
+        token = f"{self.chance.getrandbits(256):064x}"
+
+        async def add(node: Node) -> tuple[Any, str] | None:
+            details = DeviceDetails(user_id=user_id)
+            device, secret = node.registry.propose(
+                app_id=APP, token=token, platform=Platform.CLARION, details=details
+            )
+            return (device, secret) if await node.registry.add(device) else None
+
+        device, secret = await self.ask(f"{user_id} registers a device", add)
+        client = SimulatedDevice(
+            self.loop, self.faults, lambda: self.node, device.id, token, secret, self.note
+        )
+        self.devices[device.id] = client, device
+        client.connect()
+
+    async def revoke(self) -> None:
+        if self.devices:
+            device_id = self.chance.choice(sorted(self.devices))
+            reason = InvalidationReason.REVOKED
+            await self.ask(
+                f"revoke {device_id[-4:]}", lambda n: n.registry.invalidate(APP, device_id, reason)
+            )
+
+    async def push(self) -> None:
+        if not self.devices:
+            return
+        _, device = self.devices[self.chance.choice(sorted(self.devices))]
+        message_id = self.clock.new_id()
+        content = MessageContent(
+            priority=self.chance.choice([PushPriority.IMMEDIATE, PushPriority.CONSIDERATE]),
+            collapse_id=self.chance.choice([None, None, "same"]),
+            is_stored=True,
+            expires_at=self.clock.now() + HOUR * 1_000,
+            payload=b'{"n":1}',
+        )
+
+        async def accept(node: Node) -> bool:
+            known = await node.registry.find(APP, device.token_hash)
+            if known is None or not known.is_valid:
+                raise NotFound
+            await node.dispatch.accept(known, content, message_id)
+            return True
+
+        # A provider that gets no answer, or 503, sends it again with the same id.
+        await self.insist(f"push {message_id[-12:]} to {device.id[-4:]}", accept)
+        self.pushed[message_id] = device.id
+
+    async def cancel(self) -> None:
+        if self.accepted:
+            found = self.chance.choice(sorted(self.accepted))
+            await self.ask(
+                f"cancel {found[-12:]}",
+                lambda n: n.events.cancel(APP, found, self.clock.now()),
+            )
+
+    async def erase(self) -> None:
+        user_id = PEOPLE[-1]
+        if user_id in self.erasing:
+            return
+        self.erasing.add(user_id)
+        await self.ask(f"erase {user_id}", lambda n: n.eraser.erase(APP, user_id))
+        self.erased[user_id] = len(self.provider.sent), self.clock.now()
+
+    async def disturb(self) -> None:
+        """Let something happen to the whole node, in a run that has this."""
+        node = self.node
+        if node is None or not node.is_ready:
+            return
+        if self.faults.happens("node_crash"):
+            self.note("the node crashes")
+            node.crash()
+        elif self.faults.happens("clock_step"):
+            by = self.chance.choice([-HOUR, -10_000, 10_000, HOUR])
+            self.note(f"the clock is set by {by} ms")
+            self.clock.step(by)
+
+    async def act(self, number: int) -> None:
+        """Do one thing, at some time."""
+        await asyncio.sleep(self.chance.random() * 6)
+        acts: list[Callable[[], Awaitable[None]]] = [
+            *[self.send] * 12,
+            *[self.push] * 4,
+            *[self.read] * 4,
+            *[self.change] * 3,
+            *[self.register] * 2,
+            self.revoke,
+            self.cancel,
+            self.erase,
+        ]
+        try:
+            await self.chance.choice(acts)()
+        except (Unknown, ClarionError):
+            pass
+        if number % 4 == 0:
+            await self.disturb()
+
+    async def play(self) -> None:
+        """Let all of it happen, then let everything come to rest."""
+        keeping = asyncio.ensure_future(self.keep_up())
+        rounds = self.chance.randint(1, 3)
+        for _ in range(rounds):
+            count = self.chance.randint(5, 30)
+            await asyncio.gather(*(self.act(each) for each in range(count)))
+            if self.chance.random() < 0.5:
+                self.clock.jump(self.chance.randint(0, 4 * HOUR))
+        await self.rest()
+        keeping.cancel()
+
+    async def rest(self) -> None:
+        """End all faults, open what is held, and wait until nothing is left to be done."""
+        self.faults.is_over = True
+        self.note("faults are over")
+        await asyncio.sleep(10)
+        for user_id in PEOPLE:
+            await self.change(is_open=True, user_id=user_id)
+        for _ in range(200):
+            next_at = await self.insist("settle", lambda n: n.pipeline.settle(0.05))
+            if next_at >= NEVER:
+                break
+            self.clock.jump(next_at + 1 - self.clock.now())
+        else:
+            self.errors.append("there is always more to be done")
+        for _ in range(100):
+            await asyncio.sleep(2)
+            waiting = {row[0] for row in self.disk.read(_WAITING)}
+            if not waiting & {"", *self.devices}:
+                return
+
+
+@cache
+def _furnished() -> bytes:
+    """Return a database with an app, its types and its users."""
+    chance = random.Random(0)
+    loop = SeededLoop(chance)
+    disk, calm = Disk(), Faults(chance, frozenset(), has_slow_reads=False, is_over=True)
+    loop.run_until_complete(_furnish(loop, disk, calm))
+    loop.close()
+    return bytes(disk.connection.serialize("main"))
+
+
+async def _furnish(loop: SeededLoop, disk: Disk, calm: Faults) -> None:
+    engine = await SimulatedEngine.open(loop, disk, calm, print)
+    app: App = make_app(id=APP, bundle_id="com.example.simulated")
+    await SqlApps(engine).create(app, make_provider_key(app))
+    types, templates, users = SqlTypes(engine), SqlTemplates(engine), SqlUsers(engine)
+    for each in TYPES.values():
+        await types.put(APP, each, START)
+        for channel in (Channel.IN_APP, Channel.PUSH):
+            text = make_template(
+                each.type, channel=channel, subject=None, body="{{ count }}", variables=()
+            )
+            await templates.put(APP, text)
+    for user_id, zone in zip(PEOPLE, ZONES, strict=True):
+        attributes: dict[str, object] = {"stub": "delivered"}
+        await users.put(make_user(user_id, app_id=APP, timezone=zone, attributes=attributes))
+        await users.follow(APP, user_id, TOPIC, START)
+    await engine.close()
+
+
