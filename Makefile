@@ -14,7 +14,7 @@ SETUP   = @test -n "$(PYTHON)" || { echo "Clarion needs Python 3.11 or newer. In
           "$(PYTHON)" tools/bootstrap.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-all check bench faults mutants lock release clean
+.PHONY: help install run test test-all check bench faults simulate mutants lock release clean
 
 help: ## List these commands
 	@echo "Clarion, a self-hosted notification platform. Start it with: make run"
@@ -56,6 +56,10 @@ bench: ## Run the benchmarks and print a table (ARGS="options")
 faults: ## Run the long crash and chaos tests (hours; ARGS="more pytest options")
 	$(SETUP) dev
 	@CLARION_TEST_SIZE=night CLARION_TEST_LANE=timing $(VENV)/python -m pytest tests/faults tests/ops $(ARGS)
+
+simulate: ## Run the pipeline on a simulated disk, network and clock (ARGS="--seeds 1000")
+	$(SETUP) dev
+	@$(VENV)/python -m tests.simulation.run $(ARGS)
 
 mutants: ## Check that planted faults are caught by the tests (ARGS="names, or --whole")
 	$(SETUP) dev

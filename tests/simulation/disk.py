@@ -5,7 +5,6 @@ disk: they delay, refuse, and break.
 """
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -51,9 +50,9 @@ def _empty() -> bytes:
 class Disk:
     """The database; what was committed outlives every node."""
 
-    def __init__(self) -> None:
+    def __init__(self, content: bytes | None = None) -> None:
         self.connection = apsw.Connection(":memory:")
-        self.connection.deserialize("main", _empty())
+        self.connection.deserialize("main", content or _empty())
         keep_plans(self.connection)
         self.runner = SqliteRunner(self.connection)
 
@@ -199,7 +198,7 @@ class SimulatedEngine:
     fetch_in_background = fetch_slowly
 
     async def scrub(self) -> bool:
-        while (done := await self._process.scrub(1)) is None:
+        while (done := await self._process.scrub(1)) is None:  # noqa: ASYNC110 - as it is tried
             await asyncio.sleep(0.1)
         return done.next_page is None
 

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 # How often each happens where it can, in a run that has it.
@@ -17,11 +18,12 @@ ODDS = {
     "provider_retries": 0.3,
     "provider_rejects": 0.2,
     "provider_raises": 0.05,
-    "cut": 0.02,
+    "cut": 0.05,
     "ack_lost": 0.1,
-    "node_crash": 0.02,
+    "node_crash": 0.05,
+    "node_stop": 0.05,
     "cancel": 0.1,
-    "clock_step": 0.02,
+    "clock_step": 0.05,
 }
 # The longest usual delay in seconds; one in fifty is `LATE` times as long.
 DELAYS = {"pipe": 0.002, "disk": 0.01, "read": 0.004, "network": 0.1, "provider": 0.5}
@@ -39,8 +41,8 @@ class Faults:
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def choose(cls, chance: random.Random) -> "Faults":
-        """Choose a profile: nothing, one kind, some, or all of them."""
+    def choose(cls, chance: random.Random, without: Collection[str] = ()) -> "Faults":
+        """Choose a profile: nothing, one kind, some, or all of them; and leave some out."""
         names = sorted(ODDS)
         match chance.randrange(4):
             case 0:
@@ -51,7 +53,9 @@ class Faults:
                 kinds = [each for each in names if chance.random() < 0.4]
             case _:
                 kinds = names
-        return cls(chance, frozenset(kinds), has_slow_reads=chance.random() < 0.5)
+        return cls(
+            chance, frozenset(kinds).difference(without), has_slow_reads=chance.random() < 0.5
+        )
 
     def happens(self, kind: str) -> bool:
         """Whether something goes wrong here and now."""

@@ -61,7 +61,8 @@ class SeededLoop(asyncio.BaseEventLoop):
         self._dead: set[int] = set()
         # Also those of nodes that crashed: what is never run again must not be cleaned up either.
         self.tasks: list[_Task] = []
-        self.set_task_factory(self._make_task)
+        make: Any = self._make_task
+        self.set_task_factory(make)
         self.set_exception_handler(self._note_failure)
         self.failures: list[str] = []
 
@@ -77,7 +78,7 @@ class SeededLoop(asyncio.BaseEventLoop):
         self._ready.clear()
         self._scheduled.clear()
         for task in self.tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.close()
         self.tasks.clear()
         before, sys.unraisablehook = sys.unraisablehook, lambda _: None
@@ -100,7 +101,10 @@ class SeededLoop(asyncio.BaseEventLoop):
         self._numbers += 1
         return _Future(self._numbers, self)
 
-    def run_in_executor(self, _executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        del executor
         future = self.create_future()
 
         def run() -> None:
@@ -138,23 +142,23 @@ class SeededLoop(asyncio.BaseEventLoop):
         if not ready:
             if not self._scheduled:
                 raise Stalled
-            self._now = self._scheduled[0]._when  # noqa: SLF001 - as the base class does
+            self._now = self._scheduled[0]._when
             self._take_due()
         if not ready:
             return
         index = int(self._choose() * len(ready))
         handle = ready[index]
         del ready[index]
-        if not handle._cancelled and handle._context.get(NODE, 0) not in self._dead:  # noqa: SLF001
+        if not handle._cancelled and handle._context.get(NODE, 0) not in self._dead:
             self.steps += 1
-            handle._run()  # noqa: SLF001
+            handle._run()
 
     def _take_due(self) -> None:
         scheduled = self._scheduled
-        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):  # noqa: SLF001
+        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
             handle = heapq.heappop(scheduled)
-            handle._scheduled = False  # noqa: SLF001
-            if not handle._cancelled:  # noqa: SLF001
+            handle._scheduled = False
+            if not handle._cancelled:
                 self._ready.append(handle)
 
     def _process_events(self, event_list: Any) -> None:

@@ -1,7 +1,7 @@
 """One node of Clarion in a run: the real services, on the simulated disk and network."""
 
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextvars import Context
 from typing import Any
 
@@ -123,13 +123,16 @@ class Node:
         self.inboxes = SqlInboxes(engine)
         self.live = LiveClients(self.inboxes, per_user=10, total=100)
         self.inbox = InboxActions(self.inboxes, self.live, clock)
-        deleted, self.erasures = SqlDeletedUsers(engine), SqlErasures(engine, VAULT, clock, PERSONAL)
+        deleted, self.erasures = (
+            SqlDeletedUsers(engine),
+            SqlErasures(engine, VAULT, clock, PERSONAL),
+        )
         self.active_users = ActiveUsers(
             self.users,
             clock,
             (self._disconnect_user,),
             gone=GoneUsers(deleted, self.erasures),
-            forgets=(lambda owners: self.registry.forget_users(owners),),
+            forgets=(self._forget_users,),
         )
         self.registry = Registry(
             self.devices, self.connections, clock, VAULT, is_gone=self.active_users.is_gone
@@ -168,7 +171,10 @@ class Node:
         self.tasks = self._list_tasks(engine)
 
     def _build_pipeline(self, engine: Engine, broadcasts: SqlBroadcasts) -> Pipeline:
-        clock = SteadyClock(self._clock)
+        clock, self.templates = SteadyClock(self._clock), SqlTemplates(engine)
+        self.catalog = CachedCatalog(
+            SqlTypes(engine), SqlCategories(engine), self.templates, self._clock, DirectSandbox()
+        )
         ports = PipelinePorts(
             events=SqlEvents(engine),
             queue=SqlQueue(engine),
@@ -179,13 +185,7 @@ class Node:
             segments=SqlSegments(engine),
             devices=self.devices,
             broadcasts=broadcasts,
-            catalog=CachedCatalog(
-                SqlTypes(engine),
-                SqlCategories(engine),
-                SqlTemplates(engine),
-                self._clock,
-                DirectSandbox(),
-            ),
+            catalog=self.catalog,
             clock=clock,
             channels=FixedChannels({Channel.STUB: self._provider}),
             gateway=self.dispatch,
@@ -238,6 +238,9 @@ class Node:
         self.connections.disconnect_user(app_id, user_id)
         self.pipeline.intake.forget_user(app_id, user_id)
 
+    def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
+        self.registry.forget_users(owners)
+
     def accept(self) -> WSListener:
         """Return the server's side of a new connection."""
         return self.endpoint.accept()
@@ -263,5 +266,3 @@ class Node:
         await self.dispatch.tasks.finish(STOP_S)
         await self.engine.close()
         self.crash()
-
-

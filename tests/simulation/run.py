@@ -1,42 +1,60 @@
-"""Runs seeds: prints what breaks, and how to see it again."""
+"""Runs seeds, prints what breaks, and how to see it again: `make simulate ARGS="--seeds 1000"`.
+
+A run is the same each time in every process: Python must hash alike, so it starts itself anew with
+a fixed seed for that.
+"""
 
 import argparse
 import gc
+import os
 import random
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from clarion import pacing
+from tests.simulation.faults import ODDS
 from tests.simulation.invariants import find_breaks, watch
 from tests.simulation.loop import SeededLoop, Stalled
 from tests.simulation.world import World
 
+HASH_SEED = "PYTHONHASHSEED"
+_SHOWN = 10
+_LINE_EVERY_S = 1.0
+
+
+class Run(NamedTuple):
+    """What became of a seed."""
+
+    world: World
+    breaks: Sequence[str]
+
 
 @contextmanager
 def simulated_time(loop: SeededLoop) -> Iterator[None]:
-    """Measure slices of work by the clock of the loop: by that of the machine no run is repeated."""
-    real = pacing.time
-    clock = types.SimpleNamespace(perf_counter=loop.time, thread_time=loop.time)
-    pacing.time = clock  # type: ignore[assignment]
+    """Measure slices of work by the clock of the loop: by the machine's, no run is repeated."""
+    module: Any = pacing
+    real = module.time
+    module.time = types.SimpleNamespace(perf_counter=loop.time, thread_time=loop.time)
     try:
         yield
     finally:
-        pacing.time = real
+        module.time = real
 
 
 @contextmanager
 def logs_taken(errors: list[str]) -> Iterator[None]:
     """Take what is logged as an error; drop the rest."""
 
-    def take(_logger: Any, method: str, line: dict[str, Any]) -> Any:
+    def take(_logger: Any, method: str, line: Any) -> Any:
         if method in ("error", "exception", "critical"):
-            errors.append(f"logged {line.get('event')}: {line.get('exc_info') or line}")
+            errors.append(f"logged {line.pop('event')}: {line}")
         raise structlog.DropEvent
 
     before = structlog.get_config()
@@ -47,45 +65,110 @@ def logs_taken(errors: list[str]) -> Iterator[None]:
         structlog.configure(**before)
 
 
-def run(seed: int) -> tuple[World, list[str]]:
-    """Run a seed; return what became of it, and what broke."""
+def run(seed: int, without: Collection[str] = (), most: int | None = None) -> Run:
+    """Run a seed, without some kinds of faults, and with at most so many acts a round."""
     random.seed(seed)
     chance = random.Random(seed)
     loop = SeededLoop(chance)
-    world = World(seed, loop, chance)
+    world = World(loop, chance, without=without, most=most)
     watch(world.disk)
-    breaks = ["everybody waits for somebody"]
     with simulated_time(loop), logs_taken(world.errors):
         try:
             loop.run_until_complete(world.play())
-            breaks = find_breaks(world)
         except Stalled:
-            pass
-        finally:
-            loop.abandon()
-    return world, breaks
+            world.errors.append("everybody waits for somebody else")
+        breaks = find_breaks(world)
+        loop.abandon()
+    return Run(world, breaks)
+
+
+def shrink(seed: int) -> tuple[list[str], int | None, Run]:
+    """Find the least with which a seed still breaks: few kinds of faults, and few acts."""
+    found, without, most = run(seed), list[str](), None
+    for kind in sorted(ODDS):
+        if (tried := run(seed, [*without, kind])).breaks:
+            found, without = tried, [*without, kind]
+    for count in (1, 2, 3, 5, 8, 13, 21):
+        if (tried := run(seed, without, count)).breaks:
+            return without, count, tried
+    return without, most, found
+
+
+def show(seed: int, found: Run, arguments: str = "") -> None:
+    """Print what broke, and how to run it again."""
+    print(f"seed {seed} breaks, trace {found.world.trace}:")
+    for each in found.breaks[:_SHOWN]:
+        print(f"  {each}")
+    if len(found.breaks) > _SHOWN:
+        print(f"  and {len(found.breaks) - _SHOWN} more")
+    print(f'  Run it again with: make simulate ARGS="--seed {seed}{arguments} --trace"')
+
+
+def show_shrunk(seed: int) -> None:
+    """Print the least with which a seed breaks."""
+    without, most, found = shrink(seed)
+    arguments = "".join(f" --without {each}" for each in without)
+    arguments += "" if most is None else f" --most {most}"
+    kinds = sorted(found.world.faults.kinds) or ["no faults"]
+    print(f"With {', '.join(kinds)} alone{'' if most is None else f', {most} acts a round'}:")
+    show(seed, found, arguments)
+
+
+def run_many(seeds: Sequence[int], *, stops: bool) -> int:
+    """Run seeds one after the other; return how many break."""
+    began = shown_at = time.perf_counter()
+    broken, steps, virtual_s, faults = 0, 0, 0.0, Counter[str]()
+    for count, seed in enumerate(seeds, 1):
+        found = run(seed)
+        if count == 1:  # what is imported and cached by now is not searched each time
+            gc.freeze()
+        steps += found.world.loop.steps
+        virtual_s += found.world.loop.time()
+        faults += found.world.faults.counts
+        if found.breaks:
+            broken += 1
+            show(seed, found)
+            show_shrunk(seed)
+            if stops:
+                break
+        if sys.stderr.isatty() and time.perf_counter() - shown_at > _LINE_EVERY_S:
+            shown_at = time.perf_counter()
+            print(f"\r{count:,} of {len(seeds):,} seeds", end="", file=sys.stderr, flush=True)
+    took_s = time.perf_counter() - began
+    print(
+        f"{count:,} seeds in {took_s:.1f} s ({count / took_s:.1f}/s), {broken} of them break; "
+        f"{steps:,} steps, {virtual_s / 3600:.1f} simulated hours, {faults.total():,} faults: "
+        + ", ".join(f"{kind} {times:,}" for kind, times in sorted(faults.items()))
+    )
+    return broken
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--trace", action="store_true")
-    a = parser.parse_args()
-    seeds = [a.seed] if a.seed is not None else range(a.seeds)
-    began = time.perf_counter()
-    bad = 0
-    run(0)
-    gc.collect(); gc.freeze(); gc.disable()
-    for seed in seeds:
-        t = time.perf_counter()
-        world, breaks = run(seed)
-        print(seed, world.trace, len(world.lines), world.loop.steps, f"{time.perf_counter()-t:.2f}s virtual {world.loop.time():.0f}s", dict(world.faults.counts), flush=True)
-        for b in breaks[:8]: print("   BREAK", b)
-        bad += bool(breaks)
-        if a.trace: print("\n".join(world.lines))
-    print(f"{len(seeds)/(time.perf_counter()-began):.1f} seeds/s, {bad} bad")
-    return 0
+    if os.environ.get(HASH_SEED) != "0":
+        environment = {**os.environ, HASH_SEED: "0"}
+        command = [sys.executable, "-m", __spec__.name, *sys.argv[1:]]
+        os.execve(sys.executable, command, environment)  # noqa: S606 - itself
+    parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200, help="how many (200)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
+    parser.add_argument("--stop", action="store_true", help="stop at the first that breaks")
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--trace", action="store_true", help="print its story")
+    parser.add_argument("--without", action="append", default=[], choices=sorted(ODDS))
+    parser.add_argument("--most", type=int, help="at most so many acts a round")
+    options = parser.parse_args()
+    # The search for cycles takes a third of the time, and a run ends with one.
+    gc.disable()
+    if options.seed is None:
+        seeds = range(options.first, options.first + options.seeds)
+        return int(run_many(seeds, stops=options.stop) > 0)
+    found = run(options.seed, options.without, options.most)
+    if options.trace:
+        print("\n".join(found.world.lines))
+    print(f"seed {options.seed}: trace {found.world.trace}, {len(found.breaks)} breaks")
+    if found.breaks:
+        show(options.seed, found)
+    return int(bool(found.breaks))
 
 
 if __name__ == "__main__":

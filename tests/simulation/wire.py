@@ -18,6 +18,7 @@ from tests.simulation.node import Node
 _SHORTEST, _SHORT, _LONG = 125, 126, 127
 AGAIN_S = 1.0
 
+
 class Wire:
     """One connection, as picows shows it to the server. What is sent arrives in its order."""
 
@@ -133,7 +134,7 @@ def split(wire: bytes) -> list[bytes]:
 class SimulatedDevice:
     """A device that stays connected, and acknowledges what it has got."""
 
-    def __init__(  # noqa: PLR0913 - what a device is
+    def __init__(
         self,
         loop: SeededLoop,
         faults: Faults,

@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from clarion.catalog.model import (
     Digest,
     NotificationType,
     Overflow,
+    Priority,
     RateLimit,
 )
 from clarion.catalog.sql import SqlTemplates, SqlTypes
@@ -30,8 +32,23 @@ from clarion.events.model import NEVER
 from clarion.inbox.model import InboxAction
 from clarion.people.model import Preferences, User
 from clarion.people.sql import SqlUsers
-from clarion.push.model import DeviceDetails, InvalidationReason, MessageContent, Platform, PushPriority
-from tests.factories import make_app, make_provider_key, make_template, make_type, make_user
+from clarion.push.model import (
+    DeviceDetails,
+    InvalidationReason,
+    Message,
+    MessageContent,
+    Platform,
+    PushPriority,
+    StoragePolicy,
+)
+from tests.factories import (
+    make_app,
+    make_once,
+    make_provider_key,
+    make_template,
+    make_type,
+    make_user,
+)
 from tests.replacing import replace
 from tests.simulation.disk import Disk, SimulatedEngine
 from tests.simulation.faults import Faults
@@ -49,6 +66,9 @@ NIGHT = tuple(hour >= 22 or hour < 7 for hour in range(24))
 DAY = tuple(not each for each in NIGHT)
 QUIET = (NIGHT, DAY, (True,) * 24, (False,) * 24)
 TOPIC = "news"
+TEXT, BROKEN = "{{ count }}", "{{ count | divided_by: 0 }}"
+# In a round, at most.
+ACTS = 30
 BOTH = (Channel.IN_APP, Channel.STUB)
 ALL = (*BOTH, Channel.PUSH)
 
@@ -142,21 +162,29 @@ class Provider:
 class World:
     """One run: what was done in it, and what was promised."""
 
-    def __init__(self, seed: int, loop: SeededLoop, chance: random.Random) -> None:
-        self.seed, self.loop, self.chance = seed, loop, chance
-        self.faults = Faults.choose(chance)
+    def __init__(
+        self,
+        loop: SeededLoop,
+        chance: random.Random,
+        *,
+        without: Collection[str] = (),
+        most: int | None = None,
+    ) -> None:
+        self.loop, self.chance, self._most = loop, chance, most
+        self.faults = Faults.choose(chance, without)
         self.clock = WorldClock(loop)
-        self.disk = Disk()
-        self.disk.connection.deserialize("main", _furnished())
+        self.disk = Disk(_furnished())
         self.provider = Provider(self)
         self.node: Node | None = None
         self.nodes = 0
-        self.is_over = False
         self.devices: dict[str, tuple[SimulatedDevice, Any]] = {}
         self.accepted: dict[str, list[str]] = {}  # events, and who is to have them
         self.errors: list[str] = []  # what the program has logged as such
         self.unknown: set[str] = set()
+        self.once: dict[str, tuple[list[str], str]] = {}  # keys: the ids tried, and the answer
         self.pushed: dict[str, str] = {}  # messages, and their devices
+        self.subscribed: set[str] = set()  # devices
+        self.published: dict[str, set[str]] = {}  # messages, and who was subscribed before
         # Users; how many messages were sent before the answer, and the time of it.
         self.erased: dict[str, tuple[int, int]] = {}
         self.erasing: set[str] = set()  # the answer may be lost
@@ -177,15 +205,13 @@ class World:
         """Start a node whenever there is none."""
         while True:
             self.nodes += 1
-            node = Node(
-                self.nodes, self.loop, self.disk, self.faults, self.clock, self.provider
-            )
+            node = Node(self.nodes, self.loop, self.disk, self.faults, self.clock, self.provider)
             self.node = node
             starting = node.run(node.start())
             await asyncio.wait({starting, node.ended}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done() and starting.exception() is not None:
                 if not isinstance(starting.exception(), ServiceError):
-                    raise starting.exception()
+                    self.errors.append(f"a node does not start: {starting.exception()!r}")
                 node.crash()
             self.note(f"node {node.number} {'serves' if node.is_ready else 'did not start'}")
             await node.ended
@@ -194,7 +220,7 @@ class World:
 
     async def find_node(self) -> Node:
         """Return the node that serves, as soon as there is one."""
-        while self.node is None or not self.node.is_ready:
+        while self.node is None or not self.node.is_ready:  # noqa: ASYNC110 - simulated
             await asyncio.sleep(0.1)
         return self.node
 
@@ -242,6 +268,25 @@ class World:
         event_id = await self.ask(f"send {name} to {body['recipient']}", accept)
         self.unknown.discard(event_id)
         self.accepted[event_id] = self._list_people(body["recipient"])
+
+    async def send_once(self) -> None:
+        """Send with a key, again and again until an answer comes."""
+        user_id, key = self.chance.choice(PEOPLE), f"key-{self.chance.getrandbits(32)}"
+        body = {"type": "PLAIN", "recipient": {"user_id": user_id}}
+        tried: list[str] = []
+
+        async def accept(node: Node) -> str:
+            intake, now = node.pipeline.intake, self.clock.now()
+            event = await intake.prepare(APP, msgspec.convert(body, EventDraft))
+            tried.append(event.id)
+            answer, ends = event.id.encode(), now + 24 * HOUR
+            once = make_once(APP, key=key, answer=answer, now=now, expires_at=ends)
+            stored = await intake.accept([event], once)
+            return event.id if stored is None else stored.answer.decode()
+
+        event_id = await self.insist(f"send to {user_id} with {key}", accept)
+        self.once[key] = tried, event_id
+        self.accepted[event_id] = [user_id]
 
     def _choose_recipient(self) -> dict[str, Any]:
         match self.chance.randrange(6):
@@ -304,6 +349,30 @@ class World:
         )
         self.devices[device.id] = client, device
         client.connect()
+        if self.chance.random() < 0.5:
+            await self.insist(
+                f"subscribe {device.id[-4:]}", lambda n: n.dispatch.topics.subscribe(device, TOPIC)
+            )
+            self.subscribed.add(device.id)
+
+    async def publish(self) -> None:
+        """Send a message to the devices of a topic."""
+        now, subscribed = self.clock.now(), set(self.subscribed)
+        message = Message(
+            id=self.clock.new_id(),
+            app_id=APP,
+            payload=b'{"n":1}',
+            priority=self.chance.choice(list(PushPriority)),
+            is_stored=True,
+            created_at=now,
+            expires_at=now + 1_000 * HOUR,
+            topic=TOPIC,
+        )
+        await self.ask(
+            f"publish {message.id[-12:]}",
+            lambda n: n.dispatch.topics.publish(message, StoragePolicy.ALL),
+        )
+        self.published[message.id] = subscribed
 
     async def revoke(self) -> None:
         if self.devices:
@@ -353,6 +422,23 @@ class World:
         await self.ask(f"erase {user_id}", lambda n: n.eraser.erase(APP, user_id))
         self.erased[user_id] = len(self.provider.sent), self.clock.now()
 
+    async def edit(self) -> None:
+        """Change a text to one that cannot be rendered, or back."""
+        name = self.chance.choice(sorted(TYPES))
+        body = self.chance.choice([BROKEN, TEXT])
+        await self.ask(f"the text of {name} is {body}", lambda n: put_text(n, name, body))
+
+    async def replay(self) -> None:
+        """Replay whatever has failed."""
+        rows = self.disk.read("SELECT DISTINCT event_id FROM jobs WHERE lane < 0 ORDER BY 1")
+        for (event_id,) in rows:
+            await self.insist(f"replay {event_id[-12:]}", partial(self._replay_one, event_id))
+
+    async def _replay_one(self, event_id: str, node: Node) -> None:
+        now = self.clock.now()
+        await node.events.replay(APP, event_id, Priority.MEDIUM, now)
+        node.pipeline.wake(APP)
+
     async def disturb(self) -> None:
         """Let something happen to the whole node, in a run that has this."""
         node = self.node
@@ -361,6 +447,9 @@ class World:
         if self.faults.happens("node_crash"):
             self.note("the node crashes")
             node.crash()
+        elif self.faults.happens("node_stop"):
+            self.note("the node is stopped")
+            await asyncio.wait({node.run(node.stop()), node.ended}, return_when="FIRST_COMPLETED")
         elif self.faults.happens("clock_step"):
             by = self.chance.choice([-HOUR, -10_000, 10_000, HOUR])
             self.note(f"the clock is set by {by} ms")
@@ -371,18 +460,20 @@ class World:
         await asyncio.sleep(self.chance.random() * 6)
         acts: list[Callable[[], Awaitable[None]]] = [
             *[self.send] * 12,
+            *[self.send_once] * 3,
             *[self.push] * 4,
+            *[self.publish] * 2,
             *[self.read] * 4,
             *[self.change] * 3,
             *[self.register] * 2,
             self.revoke,
             self.cancel,
             self.erase,
+            self.edit,
+            self.replay,
         ]
-        try:
+        with suppress(Unknown, ClarionError):
             await self.chance.choice(acts)()
-        except (Unknown, ClarionError):
-            pass
         if number % 4 == 0:
             await self.disturb()
 
@@ -391,7 +482,7 @@ class World:
         keeping = asyncio.ensure_future(self.keep_up())
         rounds = self.chance.randint(1, 3)
         for _ in range(rounds):
-            count = self.chance.randint(5, 30)
+            count = min(self.chance.randint(5, ACTS), self._most or ACTS)
             await asyncio.gather(*(self.act(each) for each in range(count)))
             if self.chance.random() < 0.5:
                 self.clock.jump(self.chance.randint(0, 4 * HOUR))
@@ -405,6 +496,31 @@ class World:
         await asyncio.sleep(10)
         for user_id in PEOPLE:
             await self.change(is_open=True, user_id=user_id)
+        for name in TYPES:
+            await self.insist(f"the text of {name} is right", partial(put_text, name=name))
+        await self._settle()
+        # What failed is replayed once everything works.
+        for _ in range(3):
+            await self.replay()
+            await self._settle()
+        for _ in range(100):
+            await asyncio.sleep(2)
+            waiting = {row[0] for row in self.disk.read(_WAITING)}
+            if not waiting & {"", *self.devices} and not any(self.find_missed()):
+                return
+
+    def find_missed(self) -> Iterator[tuple[str, str]]:
+        """Yield messages to the topic, and subscribed devices that are there and lack them."""
+        valid = {
+            row[0] for row in self.disk.read("SELECT id FROM devices WHERE invalidated_at IS NULL")
+        }
+        for message_id, subscribed in self.published.items():
+            for device_id in sorted(subscribed & valid):
+                if message_id not in self.devices[device_id][0].received:
+                    yield message_id, device_id
+
+    async def _settle(self) -> None:
+        """Let time pass until no job is left that is due at some time."""
         for _ in range(200):
             next_at = await self.insist("settle", lambda n: n.pipeline.settle(0.05))
             if next_at >= NEVER:
@@ -412,11 +528,14 @@ class World:
             self.clock.jump(next_at + 1 - self.clock.now())
         else:
             self.errors.append("there is always more to be done")
-        for _ in range(100):
-            await asyncio.sleep(2)
-            waiting = {row[0] for row in self.disk.read(_WAITING)}
-            if not waiting & {"", *self.devices}:
-                return
+
+
+async def put_text(node: Node, name: str, body: str = TEXT) -> None:
+    """Change the text of a type, as the API does."""
+    for channel in (Channel.IN_APP, Channel.PUSH):
+        text = make_template(name, channel=channel, subject=None, body=body, variables=())
+        await node.templates.put(APP, text)
+    node.catalog.forget(APP, name)
 
 
 @cache
@@ -438,14 +557,10 @@ async def _furnish(loop: SeededLoop, disk: Disk, calm: Faults) -> None:
     for each in TYPES.values():
         await types.put(APP, each, START)
         for channel in (Channel.IN_APP, Channel.PUSH):
-            text = make_template(
-                each.type, channel=channel, subject=None, body="{{ count }}", variables=()
-            )
+            text = make_template(each.type, channel=channel, subject=None, body=TEXT, variables=())
             await templates.put(APP, text)
     for user_id, zone in zip(PEOPLE, ZONES, strict=True):
         attributes: dict[str, object] = {"stub": "delivered"}
         await users.put(make_user(user_id, app_id=APP, timezone=zone, attributes=attributes))
         await users.follow(APP, user_id, TOPIC, START)
     await engine.close()
-
-
