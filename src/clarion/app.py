@@ -271,7 +271,7 @@ def _start_loops(
     supervisor.start("inactive_users", services.active_users.run)
     supervisor.start("deleted_apps", services.deleted_apps.run)
     supervisor.start("ended_keys", services.ended_keys.run)
-    _watch_other_nodes(supervisor, services, stores.clock)
+    watch_other_nodes(supervisor, services, stores.clock)
     supervisor.start("membership", services.membership.run)
     supervisor.start("lease_renewal", services.pipeline.renew_leases)
     if (follow_clock := services.pipeline.follow_clock) is not None:
@@ -295,7 +295,7 @@ def _start_loops(
         supervisor.start(task.name, task.run)
 
 
-def _watch_other_nodes(supervisor: Supervisor, services: Services, clock: Clock) -> None:
+def watch_other_nodes(supervisor: Supervisor, services: Services, clock: Clock) -> None:
     """Look for what other nodes change, unless there is none."""
     bus = services.bus
     if isinstance(bus, NoBus) and bus.is_hearing:

@@ -12,10 +12,10 @@ from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Delivered, Outcome, OutgoingMessage
 from clarion.channels.stub import StubSender
 from clarion.clock import SystemClock
+from clarion.events.backlog import INTERVAL_S
 from clarion.events.deliverer import LEAST_ROOM
 from clarion.events.drafts import EventDraft, Recipient
 from clarion.events.pipeline import Pipeline
-from clarion.events.worker import POLL_S
 from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
@@ -74,7 +74,10 @@ async def set_up(engine: Engine, app_id: str, users: int) -> None:
 
 @asynccontextmanager
 async def running(pipeline: Pipeline) -> AsyncIterator[None]:
-    loops = [asyncio.ensure_future(each()) for each in pipeline.worker_loops().values()]
+    loops = [
+        asyncio.ensure_future(each())
+        for each in (pipeline.backlog.watch, *pipeline.worker_loops().values())
+    ]
     try:
         yield
     finally:
@@ -193,7 +196,7 @@ async def test_a_step_of_the_clock_sends_nothing_twice_and_delays_nothing(
             clock.step_ms = step_ms
             await send(pipeline, app_id, Recipient(user_id="user-1"), [Channel.EMAIL])
             await quick.has_many.wait()
-            await asyncio.sleep(3 * POLL_S)
+            await asyncio.sleep(6 * INTERVAL_S)
             hanging.is_over.set()
             await finish_sending()
         left = (await engine.fetch(COUNT_STUB))[0][0]

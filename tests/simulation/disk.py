@@ -14,15 +14,16 @@ import apsw
 import msgspec
 
 from clarion.child_process import Child
-from clarion.errors import StoreUnavailable
-from clarion.store.batch import Group
+from clarion.errors import StorageFull, StoreUnavailable
+from clarion.store.batch import Group, Outcome, arrange
 from clarion.store.companions import write_accompanied
-from clarion.store.group_commit import GroupCommit, Rows
+from clarion.store.group_commit import BatchRunner, GroupCommit, Rows
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.child import (
     OPENED,
     Answer,
     Busy,
+    Finished,
     Opened,
     Scrubbed,
     Trouble,
@@ -32,9 +33,15 @@ from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.runner import SqliteRunner, keep_plans
 from clarion.store.statement import Row, Statement, Unit, Value
 from tests.simulation.faults import Faults
-from tests.simulation.loop import SeededLoop
+from tests.simulation.loop import NODE, SeededLoop
 
 _HEADER_BYTES = 4
+# What a whole batch may fail with, before it is committed.
+_OF_BATCHES = {
+    "disk_full": StorageFull,
+    "store_busy": StoreUnavailable,
+    "store_lost": StoreUnavailable,
+}
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, list[Group] | int]).decode
 
@@ -55,6 +62,14 @@ class Disk:
         self.connection.deserialize("main", content or _empty())
         keep_plans(self.connection)
         self.runner = SqliteRunner(self.connection)
+        # Nodes that cannot reach it, where it is a server.
+        self.cut: set[int] = set()
+
+    async def reach(self) -> None:
+        """Return if this node reaches the server; `StoreUnavailable` after some time if not."""
+        if NODE.get() in self.cut:
+            await asyncio.sleep(5)
+            raise StoreUnavailable
 
     def read(self, text: str, row: Row = ()) -> Sequence[Row]:
         """Return rows of what is committed."""
@@ -163,7 +178,7 @@ class SimulatedEngine:
     shared_read_pause_s = 0.001
 
     def __init__(self, disk: Disk, process: WriterProcess, faults: Faults) -> None:
-        self.commit = GroupCommit(process, waiting_limit=20_000, batch_limit=1_000)
+        self.commit = make_commit(process)
         self._disk, self._process, self._faults = disk, process, faults
 
     @classmethod
@@ -212,3 +227,51 @@ class SimulatedEngine:
     async def close(self) -> None:
         await self.commit.close()
         await self._process.close()
+
+
+class SharedRunner:
+    """The connection of a node to a database that several nodes write to: a `BatchRunner`."""
+
+    def __init__(self, disk: Disk, faults: Faults) -> None:
+        self._disk, self._faults = disk, faults
+
+    async def run(self, units: Sequence[Unit]) -> Sequence[Outcome]:
+        await asyncio.sleep(self._faults.delay_s("pipe"))
+        await self._disk.reach()
+        for fault, error in _OF_BATCHES.items():
+            if self._faults.happens(fault):
+                raise error
+        done = answer(self._disk.runner, arrange(units))
+        if not isinstance(done, Finished):
+            raise StoreUnavailable
+        await asyncio.sleep(self._faults.delay_s("disk"))
+        await self._disk.reach()
+        if self._faults.happens("answer_unknown"):
+            raise StoreUnavailable
+        return done.report.outcomes(units)
+
+
+class SharedEngine(SimulatedEngine):
+    """The `Engine` port on that database: claims have a connection apart from requests."""
+
+    def __init__(self, disk: Disk, faults: Faults) -> None:
+        self.commit, self._apart = (make_commit(SharedRunner(disk, faults)) for _ in range(2))
+        self._disk, self._faults = disk, faults
+
+    async def write_apart(self, unit: Unit) -> Rows | None:
+        return await self._apart.write(unit)
+
+    async def fetch(self, statement: Statement, **values: Value) -> Sequence[Row]:
+        await self._disk.reach()
+        return await super().fetch(statement, **values)
+
+    async def scrub(self) -> bool:
+        return True
+
+    async def close(self) -> None:
+        await self.commit.close()
+        await self._apart.close()
+
+
+def make_commit(runner: BatchRunner) -> GroupCommit:
+    return GroupCommit(runner, waiting_limit=20_000, batch_limit=1_000)

@@ -24,9 +24,23 @@ ODDS = {
     "node_stop": 0.05,
     "cancel": 0.1,
     "clock_step": 0.05,
+    # Of several nodes.
+    "node_pause": 0.05,
+    "redis_cut": 0.1,
+    "redis_flush": 0.05,
+    "redis_stop": 0.05,
+    "store_cut": 0.05,
+    "store_lost": 0.01,
 }
 # The longest usual delay in seconds; one in fifty is `LATE` times as long.
-DELAYS = {"pipe": 0.002, "disk": 0.01, "read": 0.004, "network": 0.1, "provider": 0.5}
+DELAYS = {
+    "pipe": 0.002,
+    "disk": 0.01,
+    "read": 0.004,
+    "network": 0.1,
+    "provider": 0.5,
+    "redis": 0.003,
+}
 LATE = 100
 
 

@@ -29,7 +29,10 @@ _WATCH = (
     BEGIN INSERT INTO breaks VALUES ('fewer than no unread ones of ' || old.user_id); END""",
 )
 # After these, a message whose outcome nobody knows may be sent again.
-_EXCUSES = ("node_crash", "writer_dies", "writer_dies_after", "clock_step")
+_EXCUSES = (
+    *("node_crash", "writer_dies", "writer_dies_after", "clock_step"),
+    *("node_pause", "store_cut", "sleep"),
+)
 
 
 def watch(disk: Disk) -> None:

@@ -15,12 +15,18 @@ from typing import Any
 
 # Each step takes a little time, so that work and timers overlap.
 STEP_S = 0.0002
+# The longest of 50,000 runs has a third of it.
+MOST_STEPS = 1_000_000
 # Which node something runs on; 0 for what is no node's: providers, disks, users.
 NODE: ContextVar[int] = ContextVar("simulated_node", default=0)
 
 
 class Stalled(Exception):
     """Nothing is ready, nothing is planned, and somebody still waits."""
+
+
+class Endless(Exception):
+    """So many steps were made that it will not come to rest."""
 
 
 class _Task(asyncio.Task[Any]):
@@ -48,17 +54,22 @@ class _Future(asyncio.Future[Any]):
 class SeededLoop(asyncio.BaseEventLoop):
     """Runs what is ready in an order that the seed chooses, on a clock of its own."""
 
-    # Of the base class; its stub does not have them.
+    # Of the base class; its stub does not have it.
     _ready: Any
-    _scheduled: list[Any]
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
         self._choose = chance.random
         self._now = 0.0
         self._numbers = 0
+        # By time and number: tuples are compared faster than handles.
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self.steps = 0
         self._dead: set[int] = set()
+        # Nodes that are paused, and what they are to run when they go on.
+        self._paused: dict[int, list[asyncio.Handle]] = {}
+        # Connects a protocol to a simulated server.
+        self.connect: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
         # Also those of nodes that crashed: what is never run again must not be cleaned up either.
         self.tasks: list[_Task] = []
         make: Any = self._make_task
@@ -73,10 +84,23 @@ class SeededLoop(asyncio.BaseEventLoop):
         """Run nothing more of a node: it has crashed."""
         self._dead.add(node)
 
+    def pause(self, node: int) -> None:
+        """Run nothing of a node until it goes on, as SIGSTOP does."""
+        self._paused.setdefault(node, [])
+
+    def go_on(self, node: int) -> None:
+        """Run what a paused node would have run meanwhile, in any order."""
+        self._ready.extend(self._paused.pop(node, ()))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in which nothing runs, as if the machine had slept."""
+        self._now += seconds
+
     def abandon(self) -> None:
         """Close with all that is under way, which is not ended: nothing of it runs again."""
         self._ready.clear()
-        self._scheduled.clear()
+        self._timers.clear()
+        self._paused.clear()
         for task in self.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.close()
@@ -97,9 +121,32 @@ class SeededLoop(asyncio.BaseEventLoop):
         """Call something later that is no node's, and happens whatever becomes of them."""
         return self.call_later(delay_s, call, context=Context())
 
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._numbers += 1
+        heapq.heappush(self._timers, (when, self._numbers, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is left out when its time comes."""
+
     def create_future(self) -> asyncio.Future[Any]:
         self._numbers += 1
         return _Future(self._numbers, self)
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], *address: Any, **options: Any
+    ) -> Any:
+        del address, options
+        if self.connect is None:
+            raise OSError("there is no network")
+        return await self.connect(protocol_factory())
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Any, *args: Any
@@ -140,24 +187,30 @@ class SeededLoop(asyncio.BaseEventLoop):
         self._now += STEP_S * self._choose()
         self._take_due()
         if not ready:
-            if not self._scheduled:
+            if not self._timers:
                 raise Stalled
-            self._now = self._scheduled[0]._when
+            self._now = self._timers[0][0]
             self._take_due()
         if not ready:
             return
         index = int(self._choose() * len(ready))
         handle = ready[index]
         del ready[index]
-        if not handle._cancelled and handle._context.get(NODE, 0) not in self._dead:
-            self.steps += 1
-            handle._run()
+        node = handle._context.get(NODE, 0)
+        if handle._cancelled or node in self._dead:
+            return
+        if node in self._paused:
+            self._paused[node].append(handle)
+            return
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise Endless
+        handle._run()
 
     def _take_due(self) -> None:
-        scheduled = self._scheduled
-        while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now):
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False
+        timers, now = self._timers, self._now
+        while timers and timers[0][0] <= now:
+            handle = heapq.heappop(timers)[2]
             if not handle._cancelled:
                 self._ready.append(handle)
 

@@ -21,7 +21,7 @@ import structlog
 from clarion import pacing
 from tests.simulation.faults import ODDS
 from tests.simulation.invariants import find_breaks, watch
-from tests.simulation.loop import SeededLoop, Stalled
+from tests.simulation.loop import MOST_STEPS, Endless, SeededLoop, Stalled
 from tests.simulation.world import World
 
 HASH_SEED = "PYTHONHASHSEED"
@@ -77,6 +77,8 @@ def run(seed: int, without: Collection[str] = (), most: int | None = None) -> Ru
             loop.run_until_complete(world.play())
         except Stalled:
             world.errors.append("everybody waits for somebody else")
+        except Endless:
+            world.errors.append(f"it does not come to rest within {MOST_STEPS:,} steps")
         breaks = find_breaks(world)
         loop.abandon()
     return Run(world, breaks)

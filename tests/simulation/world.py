@@ -28,6 +28,7 @@ from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Delivered, Outcome, OutgoingMessage, Rejected, Retry
 from clarion.errors import ClarionError, NotFound, ServiceError
 from clarion.events.drafts import EventDraft
+from clarion.events.leases import LEASE_MS
 from clarion.events.model import NEVER
 from clarion.inbox.model import InboxAction
 from clarion.people.model import Preferences, User
@@ -53,7 +54,8 @@ from tests.replacing import replace
 from tests.simulation.disk import Disk, SimulatedEngine
 from tests.simulation.faults import Faults
 from tests.simulation.loop import SeededLoop
-from tests.simulation.node import Node
+from tests.simulation.node import Node, Site
+from tests.simulation.redis import SimulatedRedis
 from tests.simulation.wire import SimulatedDevice
 
 # 2026-03-28T20:30Z: Berlin's clocks are put forward five hours later, at its night.
@@ -68,7 +70,7 @@ QUIET = (NIGHT, DAY, (True,) * 24, (False,) * 24)
 TOPIC = "news"
 TEXT, BROKEN = "{{ count }}", "{{ count | divided_by: 0 }}"
 # In a round, at most.
-ACTS = 30
+ACTS = 20
 BOTH = (Channel.IN_APP, Channel.STUB)
 ALL = (*BOTH, Channel.PUSH)
 
@@ -97,6 +99,10 @@ TYPES = {
 _WAITING = """SELECT device_id FROM messages JOIN devices ON devices.id = messages.device_id
 WHERE messages.status IN ('pending', 'queued') AND devices.invalidated_at IS NULL
 UNION SELECT '' FROM erasures WHERE status = 'running'"""
+
+
+# What troubles a node itself, or its way to the store.
+_OF_A_NODE = ("node_pause", "store_cut")
 
 
 class Unknown(Exception):
@@ -175,14 +181,24 @@ class World:
         self.clock = WorldClock(loop)
         self.disk = Disk(_furnished())
         self.provider = Provider(self)
-        self.node: Node | None = None
-        self.nodes = 0
+        # By place: the node that is there, or was there last. One alone is on SQLite.
+        self.nodes: dict[str, Node] = {}
+        self._places = ["a", "b", "c"][: chance.choice([1] * 7 + [2, 2, 3])]
+        self.redis = SimulatedRedis(loop, self.faults) if self.is_shared else None
+        loop.connect = self.redis.connect if self.redis else None
+        self._site = Site(loop, self.disk, self.faults, self.clock, self.provider, self.redis)
+        self._started = 0
+        # How long a round takes.
+        self._pace_s = chance.choice([6] * 9 + [200]) if self.is_shared else 6
+        # Until when something was wrong with a node itself, or with its way to the store.
+        self.troubled: dict[int, float] = {}
         self.devices: dict[str, tuple[SimulatedDevice, Any]] = {}
         self.accepted: dict[str, list[str]] = {}  # events, and who is to have them
         self.errors: list[str] = []  # what the program has logged as such
         self.unknown: set[str] = set()
         self.once: dict[str, tuple[list[str], str]] = {}  # keys: the ids tried, and the answer
         self.pushed: dict[str, str] = {}  # messages, and their devices
+        self.revoked: dict[str, float] = {}  # devices, and when that was answered
         self.subscribed: set[str] = set()  # devices
         self.published: dict[str, set[str]] = {}  # messages, and who was subscribed before
         # Users; how many messages were sent before the answer, and the time of it.
@@ -199,14 +215,18 @@ class World:
         """What happened, in short."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]
 
-    # The node.
+    # The nodes.
 
-    async def keep_up(self) -> None:
-        """Start a node whenever there is none."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are several nodes."""
+        return len(self._places) > 1
+
+    async def keep_up(self, place: str) -> None:
+        """Start a node whenever there is none in a place."""
         while True:
-            self.nodes += 1
-            node = Node(self.nodes, self.loop, self.disk, self.faults, self.clock, self.provider)
-            self.node = node
+            self._started += 1
+            node = self.nodes[place] = Node(self._started, place, self._site)
             starting = node.run(node.start())
             await asyncio.wait({starting, node.ended}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done() and starting.exception() is not None:
@@ -216,13 +236,20 @@ class World:
             self.note(f"node {node.number} {'serves' if node.is_ready else 'did not start'}")
             await node.ended
             self.note(f"node {node.number} is gone")
+            if self.redis:
+                self.redis.drop(node.number)
             await asyncio.sleep(self.chance.random() * 5)
 
+    def find_ready(self) -> Node | None:
+        """Return a node that serves, if there is one."""
+        ready = [each for each in self.nodes.values() if each.is_ready]
+        return self.chance.choice(ready) if ready else None
+
     async def find_node(self) -> Node:
-        """Return the node that serves, as soon as there is one."""
-        while self.node is None or not self.node.is_ready:  # noqa: ASYNC110 - simulated
+        """Return a node that serves, as soon as there is one."""
+        while (node := self.find_ready()) is None:  # noqa: ASYNC110 - simulated
             await asyncio.sleep(0.1)
-        return self.node
+        return node
 
     async def ask(self, what: str, work: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
         """Have the node do something; `Unknown` if no answer came."""
@@ -345,7 +372,7 @@ class World:
 
         device, secret = await self.ask(f"{user_id} registers a device", add)
         client = SimulatedDevice(
-            self.loop, self.faults, lambda: self.node, device.id, token, secret, self.note
+            self.loop, self.faults, self.find_ready, device.id, token, secret, self.note
         )
         self.devices[device.id] = client, device
         client.connect()
@@ -440,24 +467,68 @@ class World:
         node.pipeline.wake(APP)
 
     async def disturb(self) -> None:
-        """Let something happen to the whole node, in a run that has this."""
-        node = self.node
-        if node is None or not node.is_ready:
+        """Let something happen to a whole node, in a run that has this."""
+        node = self.find_ready()
+        if node is None:
             return
         if self.faults.happens("node_crash"):
-            self.note("the node crashes")
+            self.note(f"node {node.number} crashes")
             node.crash()
         elif self.faults.happens("node_stop"):
-            self.note("the node is stopped")
+            self.note(f"node {node.number} is stopped")
             await asyncio.wait({node.run(node.stop()), node.ended}, return_when="FIRST_COMPLETED")
+        elif self.redis:
+            await self._disturb_shared(node.number, self.redis)
         elif self.faults.happens("clock_step"):
             by = self.chance.choice([-HOUR, -10_000, 10_000, HOUR])
             self.note(f"the clock is set by {by} ms")
             self.clock.step(by)
 
+    async def _disturb_shared(self, node: int, redis: SimulatedRedis) -> None:
+        """Let something happen between nodes, for some time."""
+        loop, cut = self.loop, self.disk.cut
+        spells: dict[str, tuple[str, Callable[[], object], Callable[[], object]]] = {
+            "node_pause": ("paused", partial(loop.pause, node), partial(loop.go_on, node)),
+            "store_cut": (
+                "cut off from the store",
+                partial(cut.add, node),
+                partial(cut.discard, node),
+            ),
+            "redis_cut": (
+                "cut off from Redis",
+                partial(redis.cut.add, node),
+                partial(redis.heal, node),
+            ),
+            "redis_stop": ("there while Redis is down", redis.stop, redis.begin),
+            "redis_flush": ("there while Redis is flushed", redis.flush, redis.flush),
+        }
+        for kind, (what, begin, end) in spells.items():
+            if self.faults.happens(kind):
+                await self._last(kind, node, f"node {node} is {what}", begin, end)
+                return
+
+    async def _last(
+        self,
+        kind: str,
+        node: int,
+        what: str,
+        begin: Callable[[], object],
+        end: Callable[[], object],
+    ) -> None:
+        lasts_s = self.chance.choice([2, 2, 20, 20, 200]) * self.chance.random()
+        if kind in _OF_A_NODE:
+            self.troubled[node] = self.loop.time() + lasts_s
+        self.note(f"{what} for {lasts_s:.1f} s")
+        begin()
+        until = self.loop.time() + lasts_s
+        while self.loop.time() < until and not self.faults.is_over:  # noqa: ASYNC110 - simulated
+            await asyncio.sleep(min(lasts_s, 2))
+        end()
+        self.note(f"{what} no more")
+
     async def act(self, number: int) -> None:
         """Do one thing, at some time."""
-        await asyncio.sleep(self.chance.random() * 6)
+        await asyncio.sleep(self.chance.random() * self._pace_s)
         acts: list[Callable[[], Awaitable[None]]] = [
             *[self.send] * 12,
             *[self.send_once] * 3,
@@ -479,21 +550,32 @@ class World:
 
     async def play(self) -> None:
         """Let all of it happen, then let everything come to rest."""
-        keeping = asyncio.ensure_future(self.keep_up())
+        keeping = [asyncio.ensure_future(self.keep_up(place)) for place in self._places]
         rounds = self.chance.randint(1, 3)
         for _ in range(rounds):
             count = min(self.chance.randint(5, ACTS), self._most or ACTS)
             await asyncio.gather(*(self.act(each) for each in range(count)))
             if self.chance.random() < 0.5:
-                self.clock.jump(self.chance.randint(0, 4 * HOUR))
+                self.jump(self.chance.randint(0, 4 * HOUR))
         await self.rest()
-        keeping.cancel()
+        for each in keeping:
+            each.cancel()
+
+    def jump(self, milliseconds: int) -> None:
+        """Let time pass in which nothing runs."""
+        if self.is_shared:
+            # All that was planned meanwhile happens now: leases end, and so do connections.
+            self.faults.counts["sleep"] += 1
+            self.troubled |= {each.number: self.loop.time() for each in self.nodes.values()}
+            self.loop.advance(milliseconds / 1_000)
+        else:
+            self.clock.jump(milliseconds)
 
     async def rest(self) -> None:
         """End all faults, open what is held, and wait until nothing is left to be done."""
         self.faults.is_over = True
         self.note("faults are over")
-        await asyncio.sleep(10)
+        await asyncio.sleep(5)
         for user_id in PEOPLE:
             await self.change(is_open=True, user_id=user_id)
         for name in TYPES:
@@ -522,10 +604,14 @@ class World:
     async def _settle(self) -> None:
         """Let time pass until no job is left that is due at some time."""
         for _ in range(200):
-            next_at = await self.insist("settle", lambda n: n.pipeline.settle(0.05))
+            next_at = await self.insist("settle", lambda n: n.pipeline.settle(0.2))
             if next_at >= NEVER:
                 break
-            self.clock.jump(next_at + 1 - self.clock.now())
+            wait_ms = next_at + 1 - self.clock.now()
+            if self.is_shared and wait_ms <= LEASE_MS:  # another node may work on it
+                await asyncio.sleep(1)
+            else:
+                self.jump(wait_ms)
         else:
             self.errors.append("there is always more to be done")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Callable
 
@@ -12,11 +11,13 @@ from clarion.clock import Clock
 from clarion.errors import ClarionError, TooManyRequests
 from clarion.events.model import NEVER, DueJobs
 from clarion.events.port import Queue
+from clarion.events.worker import log_failure
 from clarion.pacing import WorkSlices
 
-INTERVAL_S = 0.5
-# A measurement that takes long is repeated less often: it takes a twentieth of the time.
-_INTERVAL_FACTOR = 20
+# Work of other nodes, and what becomes due by the clock, is found within this time.
+INTERVAL_S = 0.25
+# A measurement that takes long is repeated less often: it takes a tenth of the time.
+_INTERVAL_FACTOR = 10
 PAGE = 500
 COUNT_INTERVAL_S = 30.0
 _LONGEST_WAIT_S = 30
@@ -53,8 +54,7 @@ class Backlog:
         # Deliveries that are held or collected behind a dead letter, as of the last half minute.
         self.stuck = 0
         self.refused = {"queue_age": 0, "queue_length": 0}
-        self._next_measure_s = self._next_count_s = 0.0
-        self._is_measuring = False
+        self._next_count_s = 0.0
 
     def check(self, app_id: str) -> None:
         """Raise `TooManyRequests` if the queue of an app is too old or too long."""
@@ -105,27 +105,17 @@ class Backlog:
         return self._lengths.get(_DEAD_LANE, 0)
 
     async def watch(self) -> None:
-        """Measure twice a second until cancelled."""
-        while True:
-            # An error of the store is reported by the workers; the last ages stay.
-            with contextlib.suppress(ClarionError):
-                await self.refresh()
-                await self._refresh_counts()
-            await asyncio.sleep(INTERVAL_S)
-
-    async def refresh(self) -> None:
-        """Measure, unless that was done a moment ago or is being done."""
+        """Measure four times a second until cancelled."""
         loop_time = asyncio.get_running_loop().time
-        started = loop_time()
-        if self._is_measuring or started < self._next_measure_s:
-            return
-        self._is_measuring = True
-        try:
-            await self.measure()
-        finally:
-            self._is_measuring = False
-            took_s = loop_time() - started
-            self._next_measure_s = started + max(INTERVAL_S, took_s * _INTERVAL_FACTOR) / 2
+        while True:
+            started, took_s = loop_time(), 0.0
+            try:
+                await self.measure()
+                took_s = loop_time() - started
+                await self._refresh_counts()
+            except ClarionError as error:  # the last ages stay
+                log_failure(error)
+            await asyncio.sleep(max(INTERVAL_S, took_s * _INTERVAL_FACTOR))
 
     async def measure(self) -> int:
         """Find every app that has due jobs, and how old they are; return when the next is due."""

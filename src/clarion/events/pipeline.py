@@ -156,7 +156,6 @@ class Pipeline:
                 leases=leases,
                 clock=ports.clock,
                 lost=self._lost,
-                find_due=self.backlog.refresh,
                 deleted_apps=self._deleted_apps,
             )
             for pool in pools

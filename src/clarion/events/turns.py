@@ -65,17 +65,16 @@ class Turns:
             self._waiting.discard(app_id)
             self.add(app_id)
 
-    async def wait(self, seconds: float) -> bool:
-        """Return True when an app has work or when woken, and False after so long."""
+    async def wait(self) -> None:
+        """Wait until an app has work, or until woken."""
         if self._ready:
-            return True
+            return
         waiter = asyncio.get_running_loop().create_future()
         self._idle.append(waiter)
         try:
-            await asyncio.wait([waiter], timeout=seconds)
-            return waiter.done()
+            await waiter
         finally:
-            if not waiter.done():
+            if waiter in self._idle:
                 self._idle.remove(waiter)
 
     def wake_all(self) -> None:

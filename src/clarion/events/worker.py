@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -25,8 +25,6 @@ CLAIMS = 50
 _TOKEN_STEP = 1_000
 # While new events of an app keep coming, its stored jobs are claimed in every fourth turn only.
 CLAIM_EVERY = 4
-# Covers jobs of other nodes, and those that become due by the clock: nothing wakes the worker then.
-POLL_S = 0.5
 RETRY_S = 1.0
 _ORDER = (JobKind.HELD, JobKind.DIGEST, JobKind.DECIDE, JobKind.DELIVER, JobKind.EXPAND)
 
@@ -53,7 +51,6 @@ class Worker:
     leases: Leases
     clock: Clock
     lost: LostClaims
-    find_due: Callable[[], Awaitable[None]]
     deleted_apps: Container[str] = ()
     _is_stopping: bool = field(default=False, init=False)
 
@@ -66,8 +63,8 @@ class Worker:
         """Work until `stop`, and then until the handover is empty. Can be run again if it fails."""
         while not self._is_stopping or self.pool.accepted:
             try:
-                if await self.work() is None and not await self.pool.turns.wait(POLL_S):
-                    await self.find_due()
+                if await self.work() is None:
+                    await self.pool.turns.wait()
             except Exception as error:  # noqa: BLE001 - the worker survives any error of a job
                 # The claimed jobs are due again when their lease expires, or they are released.
                 if isinstance(error, ServiceError):

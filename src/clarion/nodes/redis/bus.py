@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 from zlib import crc32
 
@@ -84,7 +83,7 @@ class RedisBus:
         self._probe_every_s = probe_every_s
         self._beat_every_s = beat_every_s
         # Several processes may have one name, and a process that starts anew is another node.
-        self.node = f"{name}.{secrets.token_hex(4)}"
+        self.node = f"{name}.{clock.new_id()[-8:]}"
         self.counts = BusCounts()
         self._receivers = Receivers()
         self.hear = self._receivers.hear
@@ -223,13 +222,13 @@ class RedisBus:
 
     async def beat(self) -> None:
         """Write anew what this node holds before it expires, and remove what has expired."""
-        while True:
+        for part in cycle(range(PARTS)):
             await asyncio.sleep(self._beat_every_s)
             if not self._is_joined:
                 continue
             try:
                 await self._write_presence()
-                await self._sweep(secrets.randbelow(PARTS))
+                await self._sweep(part)
             except FAILURES as error:
                 self._breaker.open(error)
 
