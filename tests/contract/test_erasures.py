@@ -263,6 +263,19 @@ async def test_an_interrupted_erasure_goes_on_and_keeps_late_users_out_until_the
     await eraser.check_writable("app", user_id)
 
 
+async def test_an_erasure_goes_on_though_the_clock_was_set_back(
+    engine: Engine, database_url: str, eraser: Eraser, clock: FixedClock
+) -> None:
+    user_id = f"ana-{MARK}"
+    await plant(engine, database_url, "app", user_id, MARK)
+    begun = await replace(eraser, wait_s=0).erase("app", user_id)
+    assert begun.status is ErasureStatus.RUNNING
+    await eraser.erasures.claim_due(clock.now(), clock.now() + 60_000, clock.now() + DAY, 9)
+    assert await eraser.run_due(clock.now()) == 0
+    assert await eraser.run_due(clock.now() - 3_600_000) == 1
+    assert await find_in_tables(engine, database_url, MARK) == []
+
+
 async def test_two_nodes_can_run_the_same_erasure(
     engine: Engine, other_node: Engine, database_url: str, eraser: Eraser, clock: FixedClock
 ) -> None:

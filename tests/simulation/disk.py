@@ -7,7 +7,7 @@ disk: they delay, refuse, and break.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import apsw
@@ -138,6 +138,12 @@ class SimulatedWriter:
             self._exit()
             return
         said = self._do(asked)
+        if isinstance(asked, int) and self._faults.happens("scrub_slow"):
+            # Somebody reads the log, or the disk is slow.
+            self._loop.call_apart(
+                self._faults.chance.random() * 20, partial(self._say, number, said)
+            )
+            return
         if self._faults.happens("writer_dies_after"):
             self._exit()
             return

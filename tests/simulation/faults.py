@@ -13,6 +13,7 @@ ODDS = {
     "store_busy": 0.05,
     "answer_unknown": 0.05,
     "scrub_busy": 0.3,
+    "scrub_slow": 0.3,
     "read_fails": 0.003,
     "provider_hangs": 0.1,
     "provider_retries": 0.3,

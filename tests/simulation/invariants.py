@@ -1,11 +1,12 @@
 """What must hold in every run: after each commit, and when everything has come to rest."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 
 from clarion.store.statement import Row
 from tests.simulation.disk import Disk
-from tests.simulation.world import APP, PEOPLE, World
+from tests.simulation.world import APP, DAY_MS, PEOPLE, World
 
 # What is final stays as it is; only what failed is tried again, when it is replayed.
 _WATCH = (
@@ -28,6 +29,15 @@ _WATCH = (
     WHEN new.unread_count < 0
     BEGIN INSERT INTO breaks VALUES ('fewer than no unread ones of ' || old.user_id); END""",
 )
+# The longest time until a device that is connected has a message, or has been disconnected.
+LATE_S = 30
+_VALID = "SELECT id, user_id FROM devices WHERE invalidated_at IS NULL ORDER BY id"
+_PUSHED = """SELECT notifications.id FROM deliveries JOIN notifications
+ON notifications.id = deliveries.notification_id JOIN events ON events.id = notifications.event_id
+WHERE channel = 'push' AND deliveries.status IN ('delivered', 'failed') AND read_at IS NULL
+AND dismissed_at IS NULL AND notifications.type IN ('PLAIN', 'ALARM')
+AND events.expires_at IS NULL AND notifications.user_id = ?"""
+_MESSAGE = "SELECT 1 FROM messages WHERE notification_id = ? AND device_id = ?"
 # After these, a message whose outcome nobody knows may be sent again.
 _EXCUSES = (
     *("node_crash", "writer_dies", "writer_dies_after", "clock_step"),
@@ -54,6 +64,8 @@ def find_breaks(world: World) -> list[str]:
         *_find_doubled(world),
         *_find_erased(world),
         *_find_undelivered(world),
+        *_find_late(world),
+        *_find_left_out(world),
     ]
 
 
@@ -91,6 +103,8 @@ def _find_lost(world: World) -> Iterator[str]:
             continue
         for user_id in recipients:
             count = told[event_id, user_id]
+            if not count and world.kept_ms == DAY_MS:
+                continue
             if count != 1 and user_id not in world.erasing:
                 yield f"{user_id} has {count} notifications of the event {event_id}"
 
@@ -165,8 +179,33 @@ def _find_undelivered(world: World) -> Iterator[str]:
             yield f"the message {message_id} to a device that is there is {status}"
         if status == "delivered" and client and message_id not in client[0].received:
             yield f"the message {message_id} is delivered, and never came"
-    for message_id, device_id in world.pushed.items():
+    for message_id, (device_id, _) in world.pushed.items():
         if device_id in valid and (message_id, device_id) not in rows:
             yield f"the push {message_id} was accepted and is gone"
     for message_id, device_id in world.find_missed():
         yield f"{message_id} was published, and {device_id} was subscribed and never got it"
+
+
+def _find_late(world: World) -> Iterator[str]:
+    """Yield what took long though a device was connected to a node without trouble."""
+    for device_id, (client, _) in world.devices.items():
+        for spell in client.spells:
+            if spell.node in world.troubled:
+                continue
+            since = world.revoked.get(device_id, math.inf)
+            if spell.ended > since + LATE_S:
+                yield f"{device_id} was revoked, and is connected for more than {LATE_S} s"
+            for message_id, (meant_for, at) in world.pushed.items():
+                is_there = meant_for == device_id and spell.began <= at < spell.ended - LATE_S
+                if is_there and client.received.get(message_id, math.inf) > at + LATE_S:
+                    yield f"{message_id} took more than {LATE_S} s to {device_id}"
+
+
+def _find_left_out(world: World) -> Iterator[str]:
+    """Yield devices that were there before a notification, of which only others got the push."""
+    for device_id, user_id in world.disk.read(_VALID):
+        was_there = world.born.get(device_id, "~")[-12:]
+        for (notification_id,) in world.disk.read(_PUSHED, (user_id,)):
+            is_new = was_there < notification_id[-12:]
+            if is_new and not world.disk.read(_MESSAGE, (notification_id, device_id)):
+                yield f"{notification_id} was pushed to others, and not to {device_id}"

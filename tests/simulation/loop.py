@@ -61,6 +61,8 @@ class SeededLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._choose = chance.random
         self._now = 0.0
+        # How much of it nobody was awake for.
+        self.slept_s = 0.0
         self._numbers = 0
         # By time and number: tuples are compared faster than handles.
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -95,6 +97,11 @@ class SeededLoop(asyncio.BaseEventLoop):
     def advance(self, seconds: float) -> None:
         """Let time pass in which nothing runs, as if the machine had slept."""
         self._now += seconds
+        self.slept_s += seconds
+
+    def awake(self) -> float:
+        """Return the time without that in which nothing ran."""
+        return self._now - self.slept_s
 
     def abandon(self) -> None:
         """Close with all that is under way, which is not ended: nothing of it runs again."""

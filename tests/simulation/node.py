@@ -84,6 +84,8 @@ class Site(NamedTuple):
     faults: Faults
     clock: Clock
     provider: Sender
+    # For how long notifications are kept.
+    kept_ms: int
     # If there are several nodes; the disk is that of a database server then.
     redis: SimulatedRedis | None = None
 
@@ -293,12 +295,20 @@ class Node:
         for name in set(pipeline._turns) - set(WORKERS):
             del pipeline._turns[name]
 
+    async def _prune_notifications(self, now: int) -> int:
+        """Delete old notifications, as `clarion.housekeeping` does."""
+        found = await self._retention.find_old_notifications(now - self._site.kept_ms, CHUNK)
+        for owner, ids in found.items():
+            await self.inboxes.forget(*owner, ids)
+        return CHUNK if found else 0
+
     def _list_tasks(self, engine: Engine) -> list[Task]:
-        retention = SqlRetention(engine)
+        retention = self._retention = SqlRetention(engine)
         steps = {
             "expire_messages": (10.0, lambda now: self.dispatch.expire(now, CHUNK)),
             "run_erasures": (2.0, self.eraser.run_due),
             "prune_claims": (60.0, lambda now: retention.prune_claims(now, limit=CHUNK)),
+            "prune_notifications": (60.0, self._prune_notifications),
             "prune_orphaned_jobs": (60.0, lambda _now: retention.prune_orphaned_jobs(CHUNK)),
         }
         return [

@@ -79,6 +79,8 @@ def run(seed: int, without: Collection[str] = (), most: int | None = None) -> Ru
             world.errors.append("everybody waits for somebody else")
         except Endless:
             world.errors.append(f"it does not come to rest within {MOST_STEPS:,} steps")
+        except Exception as error:  # noqa: BLE001 - whatever a caller may be answered with
+            world.errors.append(f"somebody was answered with {error!r}")
         breaks = find_breaks(world)
         loop.abandon()
     return Run(world, breaks)

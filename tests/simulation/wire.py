@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import math
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,17 @@ from tests.simulation.node import Node
 
 _SHORTEST, _SHORT, _LONG = 125, 126, 127
 AGAIN_S = 1.0
+# The longest time that a device is away.
+AWAY_S = 60
+
+
+@dataclass
+class Spell:
+    """A time in which a device was connected and ready."""
+
+    node: int
+    began: float
+    ended: float = math.inf
 
 
 class Wire:
@@ -26,6 +39,7 @@ class Wire:
         self.request = SimpleNamespace(path=b"/v1/gateway", headers={})
         self.is_disconnected = self.is_close_frame_sent = False
         self.underlying_transport = self
+        self.node = node.number
         self._node, self._device, self._faults = node, device, faults
         self._loop = device.loop
         self._to_device: deque[tuple[str, Any]] = deque()
@@ -147,13 +161,14 @@ class SimulatedDevice:
         self.loop, self._faults, self._find_node = loop, faults, find_node
         self.id, self._token, self._secret, self._note = device_id, token, secret, note
         self.wire: Wire | None = None
-        self.is_revoked = False
-        # The ids of messages, each as often as it came.
-        self.received: list[str] = []
+        self.is_revoked = self._is_away = False
+        # When messages came first.
+        self.received: dict[str, float] = {}
+        self.spells: list[Spell] = []
 
     def connect(self) -> None:
         """Connect, now or as soon as there is a server."""
-        if self.is_revoked or self.wire is not None:
+        if self.is_revoked or self._is_away or self.wire is not None:
             return
         node = self._find_node()
         if node is None or not node.is_ready:
@@ -161,6 +176,17 @@ class SimulatedDevice:
             return
         self.wire = Wire(node, self, self._faults)
         self.wire.open()
+
+    def leave(self) -> None:
+        """Be away for some time."""
+        self._is_away = True
+        if self.wire is not None:
+            self.wire.cut()
+        self.loop.call_apart(AWAY_S * self._faults.chance.random(), self._return)
+
+    def _return(self) -> None:
+        self._is_away = False
+        self.connect()
 
     def _retry(self) -> None:
         self.loop.call_apart(AGAIN_S * (0.5 + self._faults.chance.random()), self.connect)
@@ -175,8 +201,10 @@ class SimulatedDevice:
         frame = json.loads(data)
         if frame["type"] == "ping":
             wire.say(PONG)
+        elif frame["type"] == "ready":
+            self.spells.append(Spell(wire.node, self.loop.awake()))
         elif frame["type"] == "notification":
-            self.received.append(frame["id"])
+            self.received.setdefault(frame["id"], self.loop.awake())
             self._note(f"{self.id[-4:]} got {frame['id'][-12:]}")
             if self._faults.happens("cut"):
                 wire.cut()
@@ -192,4 +220,6 @@ class SimulatedDevice:
         """Connect again: the connection has ended."""
         if self.wire is wire:
             self.wire = None
+            if self.spells:
+                self.spells[-1].ended = min(self.spells[-1].ended, self.loop.awake())
             self._retry()

@@ -35,6 +35,7 @@ from clarion.people.model import Preferences, User
 from clarion.people.sql import SqlUsers
 from clarion.push.model import (
     DeviceDetails,
+    DevicePreferences,
     InvalidationReason,
     Message,
     MessageContent,
@@ -61,6 +62,7 @@ from tests.simulation.wire import SimulatedDevice
 # 2026-03-28T20:30Z: Berlin's clocks are put forward five hours later, at its night.
 START = 1_774_729_800_000
 HOUR = 3_600_000
+DAY_MS = 24 * HOUR
 APP = "0190f000-0000-7000-9000-000000000001"
 PEOPLE = ("ana", "bo", "cy", "di")
 ZONES = ("UTC", "Europe/Berlin", "America/Los_Angeles", "Asia/Kolkata")
@@ -89,6 +91,7 @@ TYPES = {
         _type("FEW", rate_limit=RateLimit(per_user_per_hour=2)),
         _type("QUEUE", rate_limit=RateLimit(per_user_per_hour=1, overflow=Overflow.WAIT)),
         _type("HEAP", rate_limit=RateLimit(per_user_per_hour=1, overflow=Overflow.DIGEST)),
+        _type("SELDOM", dedupe=Dedupe(window_s=30 * 86_400)),
         _type("LETTER", digest=Digest(window_s=7_200), category=Category.NEWS),
     )
 }
@@ -101,6 +104,13 @@ WHERE messages.status IN ('pending', 'queued') AND devices.invalidated_at IS NUL
 UNION SELECT '' FROM erasures WHERE status = 'running'"""
 
 
+_QUIET = """SELECT notification_id FROM deliveries
+WHERE status = 'held' AND reason = 'quiet_hours' AND channel = 'stub'"""
+_DEAD_DIGESTS = """SELECT user_id, subject FROM jobs
+WHERE lane < 0 AND kind = 'digest' AND subject LIKE '%/LETTER' ORDER BY id"""
+_COLLECTED = """SELECT 1 FROM deliveries JOIN notifications
+ON notifications.id = deliveries.notification_id
+WHERE notifications.user_id = ? AND channel = ? AND type = ? AND deliveries.status = 'collected'"""
 # What troubles a node itself, or its way to the store.
 _OF_A_NODE = ("node_pause", "store_cut")
 
@@ -186,7 +196,11 @@ class World:
         self._places = ["a", "b", "c"][: chance.choice([1] * 7 + [2, 2, 3])]
         self.redis = SimulatedRedis(loop, self.faults) if self.is_shared else None
         loop.connect = self.redis.connect if self.redis else None
-        self._site = Site(loop, self.disk, self.faults, self.clock, self.provider, self.redis)
+        # In some runs, notifications are kept for a day, and days pass.
+        self.kept_ms = chance.choice([1, 1_000, 1_000, 1_000]) * DAY_MS
+        self._site = Site(
+            loop, self.disk, self.faults, self.clock, self.provider, self.kept_ms, self.redis
+        )
         self._started = 0
         # How long a round takes.
         self._pace_s = chance.choice([6] * 9 + [200]) if self.is_shared else 6
@@ -197,8 +211,10 @@ class World:
         self.errors: list[str] = []  # what the program has logged as such
         self.unknown: set[str] = set()
         self.once: dict[str, tuple[list[str], str]] = {}  # keys: the ids tried, and the answer
-        self.pushed: dict[str, str] = {}  # messages, and their devices
+        # Messages, their devices, and when they were accepted.
+        self.pushed: dict[str, tuple[str, float]] = {}
         self.revoked: dict[str, float] = {}  # devices, and when that was answered
+        self.born: dict[str, str] = {}  # devices, and an id that was made later
         self.subscribed: set[str] = set()  # devices
         self.published: dict[str, set[str]] = {}  # messages, and who was subscribed before
         # Users; how many messages were sent before the answer, and the time of it.
@@ -296,10 +312,11 @@ class World:
         self.unknown.discard(event_id)
         self.accepted[event_id] = self._list_people(body["recipient"])
 
-    async def send_once(self) -> None:
+    async def send_once(self, user_id: str = "", name: str = "PLAIN") -> None:
         """Send with a key, again and again until an answer comes."""
-        user_id, key = self.chance.choice(PEOPLE), f"key-{self.chance.getrandbits(32)}"
-        body = {"type": "PLAIN", "recipient": {"user_id": user_id}}
+        user_id = user_id or self.chance.choice(PEOPLE)
+        key = f"key-{self.chance.getrandbits(32)}"
+        body = {"type": name, "recipient": {"user_id": user_id}}
         tried: list[str] = []
 
         async def accept(node: Node) -> str:
@@ -376,6 +393,13 @@ class World:
         )
         self.devices[device.id] = client, device
         client.connect()
+        if self.chance.random() < 0.4:
+            wanted = DevicePreferences(quiet_hours=self.chance.choice([NIGHT, DAY]))
+            await self.insist(
+                f"{device.id[-4:]} has quiet hours",
+                lambda n: n.devices.set_preferences(APP, device.id, lambda _: wanted),
+            )
+        self.born[device.id] = self.clock.new_id()
         if self.chance.random() < 0.5:
             await self.insist(
                 f"subscribe {device.id[-4:]}", lambda n: n.dispatch.topics.subscribe(device, TOPIC)
@@ -401,6 +425,13 @@ class World:
         )
         self.published[message.id] = subscribed
 
+    async def leave(self) -> None:
+        """Let a device be away for some time."""
+        if self.devices:
+            device_id = self.chance.choice(sorted(self.devices))
+            self.note(f"{device_id[-4:]} is away")
+            self.devices[device_id][0].leave()
+
     async def revoke(self) -> None:
         if self.devices:
             device_id = self.chance.choice(sorted(self.devices))
@@ -408,6 +439,7 @@ class World:
             await self.ask(
                 f"revoke {device_id[-4:]}", lambda n: n.registry.invalidate(APP, device_id, reason)
             )
+            self.revoked.setdefault(device_id, self.loop.awake())
 
     async def push(self) -> None:
         if not self.devices:
@@ -431,7 +463,7 @@ class World:
 
         # A provider that gets no answer, or 503, sends it again with the same id.
         await self.insist(f"push {message_id[-12:]} to {device.id[-4:]}", accept)
-        self.pushed[message_id] = device.id
+        self.pushed[message_id] = device.id, self.loop.awake()
 
     async def cancel(self) -> None:
         if self.accepted:
@@ -442,11 +474,11 @@ class World:
             )
 
     async def erase(self) -> None:
-        user_id = PEOPLE[-1]
+        user_id = self.chance.choice(PEOPLE[-2:])
         if user_id in self.erasing:
             return
         self.erasing.add(user_id)
-        await self.ask(f"erase {user_id}", lambda n: n.eraser.erase(APP, user_id))
+        await self.insist(f"erase {user_id}", lambda n: n.eraser.erase(APP, user_id))
         self.erased[user_id] = len(self.provider.sent), self.clock.now()
 
     async def edit(self) -> None:
@@ -536,10 +568,11 @@ class World:
             *[self.publish] * 2,
             *[self.read] * 4,
             *[self.change] * 3,
-            *[self.register] * 2,
+            *[self.register] * 4,
+            *[self.leave] * 2,
+            *[self.erase] * 2,
             self.revoke,
             self.cancel,
-            self.erase,
             self.edit,
             self.replay,
         ]
@@ -556,7 +589,8 @@ class World:
             count = min(self.chance.randint(5, ACTS), self._most or ACTS)
             await asyncio.gather(*(self.act(each) for each in range(count)))
             if self.chance.random() < 0.5:
-                self.jump(self.chance.randint(0, 4 * HOUR))
+                longest = 4 * HOUR if self.kept_ms > DAY_MS else 2 * DAY_MS
+                self.jump(self.chance.randint(0, longest))
         await self.rest()
         for each in keeping:
             each.cancel()
@@ -576,11 +610,11 @@ class World:
         self.faults.is_over = True
         self.note("faults are over")
         await asyncio.sleep(5)
-        for user_id in PEOPLE:
-            await self.change(is_open=True, user_id=user_id)
+        await self._open()
         for name in TYPES:
             await self.insist(f"the text of {name} is right", partial(put_text, name=name))
         await self._settle()
+        await self._revive()
         # What failed is replayed once everything works.
         for _ in range(3):
             await self.replay()
@@ -590,6 +624,31 @@ class World:
             waiting = {row[0] for row in self.disk.read(_WAITING)}
             if not waiting & {"", *self.devices} and not any(self.find_missed()):
                 return
+
+    async def _open(self) -> None:
+        """End the quiet hours of all users; what waits for these is not to wait any more."""
+        for user_id in PEOPLE:
+            with suppress(ClarionError):
+                await self.change(user_id=user_id)
+            await asyncio.sleep(self.chance.random() * 0.05)
+            await self.change(is_open=True, user_id=user_id)
+        for _ in range(LEASE_MS // 1_000 + 10):
+            await self.insist("settle", lambda n: n.pipeline.settle(0.2))
+            if not (held := self.disk.read(_QUIET)):
+                return
+            await asyncio.sleep(1)
+        self.errors += [f"{each} is held by quiet hours that are over" for (each,) in held]
+
+    async def _revive(self) -> None:
+        """Send what is collected behind a dead letter once more: it goes with the new one."""
+        dead = self.disk.read(_DEAD_DIGESTS)
+        for user_id, subject in dead:
+            await self.send_once(user_id, subject.rpartition("/")[2])
+        await self._settle()
+        for user_id, subject in dead:
+            channel, _, name = subject.partition("/")
+            if self.disk.read(_COLLECTED, (user_id, channel, name)):
+                self.errors.append(f"{name} of {user_id} is collected behind a dead letter")
 
     def find_missed(self) -> Iterator[tuple[str, str]]:
         """Yield messages to the topic, and subscribed devices that are there and lack them."""

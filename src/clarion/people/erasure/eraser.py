@@ -25,6 +25,8 @@ WAIT_S = 10.0
 LEASE_MS = 60_000
 # Longer than a job is claimed for, and than an attempt takes.
 SETTLE_MS = 120_000
+# Nothing is planned for later than that.
+LATEST_MS = 2 * SETTLE_MS
 # At most so many are erased at once by a node.
 AT_ONCE = 4
 CLAIMED = 10
@@ -124,7 +126,7 @@ class Eraser:
 
     async def run_due(self, now: int) -> int:
         """Go on with the erasures that nobody works on; return how many there were."""
-        claimed = await self.erasures.claim_due(now, now + LEASE_MS, CLAIMED)
+        claimed = await self.erasures.claim_due(now, now + LEASE_MS, now + LATEST_MS, CLAIMED)
         for erasure in claimed:
             async with self._slots:
                 await self._run(erasure)

@@ -59,8 +59,11 @@ class Erasures(Protocol):
     async def finish(self, erasure: Erasure) -> None:
         """Remove what an erasure needed to find the user; the tombstone and the receipt stay."""
 
-    async def claim_due(self, now: int, until: int, limit: int) -> tuple[Erasure, ...]:
-        """Claim erasures that nobody works on, until a time."""
+    async def claim_due(self, now: int, until: int, latest: int, limit: int) -> tuple[Erasure, ...]:
+        """Claim erasures that nobody works on, until a time.
+
+        None is planned for after `latest`: if one seems to be, the clock was set back since.
+        """
 
     async def release(self, erasure: Erasure, now: int) -> None:
         """Let any node go on with an erasure at once."""

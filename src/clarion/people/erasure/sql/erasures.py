@@ -65,7 +65,8 @@ RELEASE = statement(
 )
 SELECT_DUE = statement(
     "select_due_erasures",
-    f"{_SELECT} WHERE {_OPEN} AND due_at <= :now ORDER BY due_at LIMIT :limit",
+    f"""{_SELECT} WHERE {_OPEN} AND (due_at <= :now OR due_at > :latest)
+    ORDER BY due_at LIMIT :limit""",
 )
 SELECT_OPEN = statement(
     "select_open_erasures", f"{_SELECT} WHERE {_OPEN} AND due_at > 0 ORDER BY due_at LIMIT :limit"
@@ -175,8 +176,8 @@ class SqlErasures:
         )
         await self._write(erasure, step)
 
-    async def claim_due(self, now: int, until: int, limit: int) -> tuple[Erasure, ...]:
-        rows = await self._engine.fetch(SELECT_DUE, now=now, limit=limit)
+    async def claim_due(self, now: int, until: int, latest: int, limit: int) -> tuple[Erasure, ...]:
+        rows = await self._engine.fetch(SELECT_DUE, now=now, latest=latest, limit=limit)
         claimed = []
         for each in map(ERASURES.read, rows):
             step = CLAIM.guard(app_id=each.app_id, id=each.id, due_at=each.due_at, until=until)
