@@ -136,7 +136,6 @@ VALUES: dict[str, Value] = {
     "app_id": "app-7",
     "before": NOW * 1000,
     "updated_before": NOW,
-    "latest": NOW,
     "before_event": "event-2",
     "before_id": "m1",
     "capability_hash": b"e-7",

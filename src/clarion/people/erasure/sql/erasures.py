@@ -32,7 +32,7 @@ from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.personal_tables import PersonalTable
 from clarion.store.records import Record
-from clarion.store.statement import Statement, Step, Unit, statement
+from clarion.store.statement import Row, Statement, Step, Unit, statement
 
 ERASURES = Record(Erasure)
 _SELECT = f"SELECT {ERASURES.columns} FROM erasures"
@@ -63,9 +63,10 @@ CLAIM = statement(
 RELEASE = statement(
     "release_erasure", f"UPDATE erasures SET due_at = :now WHERE {_OF_ERASURE} AND {_OPEN}"
 )
+_NEVER = 1 << 62
 SELECT_DUE = statement(
     "select_due_erasures",
-    f"""{_SELECT} WHERE {_OPEN} AND (due_at <= :now OR due_at > :latest)
+    f"""{_SELECT} WHERE {_OPEN} AND due_at > :since AND due_at <= :until
     ORDER BY due_at LIMIT :limit""",
 )
 SELECT_OPEN = statement(
@@ -177,7 +178,9 @@ class SqlErasures:
         await self._write(erasure, step)
 
     async def claim_due(self, now: int, until: int, latest: int, limit: int) -> tuple[Erasure, ...]:
-        rows = await self._engine.fetch(SELECT_DUE, now=now, latest=latest, limit=limit)
+        rows: list[Row] = []
+        for since, to in ((-1, now), (latest, _NEVER)):
+            rows += await self._engine.fetch(SELECT_DUE, since=since, until=to, limit=limit)
         claimed = []
         for each in map(ERASURES.read, rows):
             step = CLAIM.guard(app_id=each.app_id, id=each.id, due_at=each.due_at, until=until)
