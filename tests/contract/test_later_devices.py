@@ -1,5 +1,6 @@
 """A push to two devices, one of which is quiet: it gets its own, whatever becomes of the other."""
 
+import asyncio
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from clarion.channels.port import Sender
 from clarion.events.drafts import EventDraft
 from clarion.events.model import Delivery, DeliveryStatus
 from clarion.events.pipeline import Pipeline
+from clarion.events.sql import deliveries
+from clarion.events.sql.events import SqlEvents
 from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.push.model import (
@@ -24,11 +27,13 @@ from clarion.push.model import (
     DevicePreferences,
     InvalidationReason,
     Message,
+    MessageStatus,
     Platform,
 )
 from clarion.push.sql.devices import SqlDevices
-from clarion.push.sql.messages import SqlMessages
+from clarion.push.sql.messages import SqlMessages, add_steps
 from clarion.store.engine import Engine
+from clarion.store.statement import Unit, statement
 from tests.factories import (
     MINUTE,
     NOW,
@@ -66,12 +71,12 @@ class Phones:
         details = DeviceDetails(user_id="ana", timezone="UTC")
         return make_device(self.app_id, details=details, **changes)
 
-    async def begin(self, **changes: Any) -> None:
+    async def begin(self, *only: Device, **changes: Any) -> None:
         """Send the event, and let all be done that is due now."""
         user = make_user("ana", app_id=self.app_id, timezone="UTC")
         preferences = Preferences(quiet_hours=(False,) * 24)
         await SqlUsers(self.engine).put(replace(user, preferences=preferences))
-        for device in (self.loud, self.quiet):
+        for device in only or (self.loud, self.quiet):
             await self.devices.add(device)
         type_ = make_type("SHIPPED", default_channels=(Channel.PUSH,))
         await SqlTypes(self.engine).put(self.app_id, type_, NOW)
@@ -122,6 +127,41 @@ async def test_a_device_gets_its_push_though_the_other_is_gone_meanwhile(phones:
     assert await phones.status() is DeliveryStatus.SENT
     await phones.messages.acknowledge((), phones.clock.now(), [message])
     assert await phones.status() is DeliveryStatus.DELIVERED
+
+
+async def test_a_push_ends_with_its_device_if_both_are_written_at_once(phones: Phones) -> None:
+    """The device is revoked in the commit in which the message to it is stored, as `sent`."""
+    await phones.begin(phones.loud)
+    (message,), sent = await phones.waiting(phones.loud), await phones.delivery()
+    undo = statement("u", "DELETE FROM messages WHERE id = :id").step(id=message.id)
+    queued = replace(sent, status=DeliveryStatus.QUEUED)
+    await phones.engine.write(Unit("ana", (deliveries.put([queued]), undo), phones.app_id))
+    again = Unit(
+        "ana",
+        (
+            undo,  # as the end of the job, which comes first
+            deliveries.put([sent]),
+            *add_steps(message, MessageStatus.PENDING, None),
+        ),
+        phones.app_id,
+    )
+    now, reason = phones.clock.now() + 1, InvalidationReason.REVOKED
+    await asyncio.gather(
+        phones.engine.write(again),
+        phones.devices.invalidate(phones.app_id, phones.loud.id, reason, now),
+    )
+    assert await phones.waiting(phones.loud) == []
+    assert await phones.status() is DeliveryStatus.FAILED
+
+
+async def test_nothing_is_left_of_a_cancelled_event_whose_type_was_deleted(phones: Phones) -> None:
+    await phones.begin(phones.quiet)
+    await SqlTypes(phones.engine).delete(phones.app_id, "SHIPPED")
+    await SqlEvents(phones.engine).cancel(phones.app_id, phones.event_id, NOW)
+    await phones.pass_time()
+    assert await phones.status() is DeliveryStatus.CANCELLED
+    dead = statement("d", "SELECT id FROM jobs WHERE app_id = :app_id")
+    assert await phones.engine.fetch(dead, app_id=phones.app_id) == []
 
 
 @dataclass

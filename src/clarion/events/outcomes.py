@@ -178,6 +178,19 @@ def redecide(delivery: Delivery, request: DecisionRequest, decision: Decision) -
     )
 
 
+def cancel(delivery: Delivery, now: int) -> Delivery:
+    """Return a delivery whose event was cancelled."""
+    return replace(
+        archive_decision(delivery),
+        status=DeliveryStatus.CANCELLED,
+        reason=ReasonCode.CANCELLED,
+        rule="cancelled",
+        until=None,
+        digest=None,
+        decided_at=now,
+    )
+
+
 def archive_decision(delivery: Delivery) -> Delivery:
     """Return a delivery whose present decision is among its past ones, too."""
     past = (*delivery.past_decisions, delivery.decision)

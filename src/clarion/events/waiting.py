@@ -19,7 +19,7 @@ from clarion.events.model import (
     Notification,
     ReasonCode,
 )
-from clarion.events.outcomes import redecide
+from clarion.events.outcomes import cancel, redecide
 from clarion.events.port import PipelinePorts
 from clarion.pacing import read_in_chunks
 
@@ -80,6 +80,8 @@ class WaitingReader:
         ports, app_id, now = self.ports, pairs[0][0].app_id, self.ports.clock.now()
         ids = [notification_id for _, notification_id in pairs]
         known = await ports.notifications.find_many(app_id, {job.user_id for job, _ in pairs}, ids)
+        events = {each.event_id for each in known.values()}
+        cancelled = await ports.events.find_cancelled(app_id, events)
         deliveries = await ports.deliveries.find_many(app_id, ids)
         found: list[tuple[Job, Notification, tuple[Delivery, ...], Digest | None]] = []
         requests: list[DecisionRequest] = []
@@ -87,17 +89,17 @@ class WaitingReader:
         for job, notification_id in pairs:
             notification = known.get(notification_id)
             own = tuple(each for each in deliveries.get(notification_id, ()) if waits(job, each))
-            if notification is None:
+            if notification is None or not own:
                 outcomes.append(JobOutcome(job=job))
             elif (entry := await ports.catalog.find(app_id, notification.type)) is None:
-                outcomes.append(fail_without_type(job, notification.type))
-            elif not own:
-                outcomes.append(JobOutcome(job=job))
+                if notification.event_id in cancelled:  # a dead letter of it is never replayed
+                    ended = tuple(cancel(each, now) for each in own)
+                    outcomes.append(JobOutcome(job=job, deliveries=ended))
+                else:
+                    outcomes.append(fail_without_type(job, notification.type))
             else:
                 found.append((job, notification, own, entry.type.digest))
                 requests.append(_make_request(notification, own, entry, now))
-        events = {each.event_id for each in known.values()}
-        cancelled = await ports.events.find_cancelled(app_id, events)
         cases = await self.cases.read(requests)
         waiting = [
             WaitingNotification(*each, each[1].event_id in cancelled, prepared)

@@ -1,7 +1,8 @@
 """How the units of a batch are run together: step by step, statement by statement.
 
 Step n of every unit runs before step n + 1 of any, and equal statements run as one. A unit may
-rely on its own earlier steps, but not on those of another unit in the batch.
+rely on its own earlier steps, but not on those of another unit in the batch. Units that end what
+others add come after these, step by step as well.
 """
 
 from __future__ import annotations
@@ -127,10 +128,18 @@ def split(groups: Sequence[Group]) -> dict[int, list[Group]]:
 
 def arrange(units: Sequence[Unit]) -> list[Group]:
     """Return the groups of equal statements, position by position."""
-    depth = max(len(unit.steps) for unit in units)
+    numbered = list(enumerate(units))
+    last = [each for each in numbered if each[1].is_last]
+    if not last:
+        return _arrange(numbered)
+    return _arrange([each for each in numbered if not each[1].is_last]) + _arrange(last)
+
+
+def _arrange(units: Sequence[tuple[int, Unit]]) -> list[Group]:
+    depth = max((len(unit.steps) for _, unit in units), default=0)
     groups: list[Group] = []
     for position in range(depth):
-        steps = ((i, u.steps[position]) for i, u in enumerate(units) if len(u.steps) > position)
+        steps = ((i, unit.steps[position]) for i, unit in units if len(unit.steps) > position)
         groups.extend(_gather(position, steps))
     return groups
 

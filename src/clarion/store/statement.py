@@ -38,12 +38,14 @@ class Unit(NamedTuple):
     `owner` is the id of the app whose request it is part of: apps share the writer fairly.
     `is_aside` is true of what a request writes beside its change, such as counts of attempts: the
     entry of the audit log does not join it.
+    `is_last` is true of one that ends what other units of its batch may add: it is run after them.
     """
 
     key: str
     steps: tuple[Step, ...]
     owner: str | None = None
     is_aside: bool = False
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,6 +30,17 @@ def test_positions_come_in_order_and_a_short_unit_is_left_out_of_the_later_ones(
     assert groups[2].members == [(1, ((3,),))]
 
 
+def test_a_unit_that_ends_what_others_add_comes_after_all_their_steps() -> None:
+    last = unit(B.step(x=1))._replace(is_last=True)
+    groups = arrange([last, unit(A.step(x=2), A.step(x=3)), last])
+    assert [(group.position, group.text, len(group.members)) for group in groups] == [
+        (0, A.text, 1),
+        (1, A.text, 1),
+        (0, B.text, 2),
+    ]
+    assert [number for number, _ in groups[-1].members] == [0, 2]
+
+
 def test_a_guard_and_a_plain_step_of_one_statement_are_two_groups() -> None:
     groups = arrange([unit(A.step(x=1)), unit(A.guard(x=2))])
     assert [group.is_guard for group in groups] == [False, True]

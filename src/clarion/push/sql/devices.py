@@ -443,7 +443,7 @@ class SqlDevices:
 
     async def _write(self, device_id: str, *steps: Step, owner: str | None = None) -> Device | None:
         """Write a unit and return the device that its last row shows; None if a guard refused."""
-        done = await self._engine.write(Unit(device_id, steps, owner))
+        done = await self._engine.write(Unit(device_id, steps, owner, is_last=True))
         return DEVICES.read([row for rows in done for row in rows][-1]) if done else None
 
 
