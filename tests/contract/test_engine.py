@@ -345,7 +345,7 @@ async def test_a_caller_that_goes_away_does_not_harm_the_batch(engine: Engine) -
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     assert isinstance(outcomes.pop(4), asyncio.CancelledError)
     assert outcomes == [((),)] * 9
-    assert set(await content(engine)) == {f"{i}" for i in range(10)}
+    assert set(await content(engine)) == {f"{i}" for i in range(10) if i != 4}
 
 
 async def test_an_open_database_answers(engine: Engine) -> None:

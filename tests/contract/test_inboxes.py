@@ -205,3 +205,21 @@ async def test_a_user_who_clicks_twice_does_not_fail_the_batch(
     await asyncio.gather(*(inboxes.apply(READ, app_id, "ana", made.id, NOW) for _ in range(20)))
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
     assert not inboxes._locks  # type: ignore[attr-defined]
+
+
+async def test_a_caller_that_goes_away_does_not_count_beside_the_next_one(
+    engine: Engine, inboxes: Inboxes, app_id: str
+) -> None:
+    """Both wait for the same commit, and the one that is cancelled holds no lock any more."""
+    for turns in range(8):
+        for _ in range(2):
+            await put(engine, app_id)
+        other = asyncio.create_task(put(engine, new_app_id()))
+        await asyncio.sleep(0)
+        gone = asyncio.create_task(inboxes.read_all(app_id, "ana", LATER))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        gone.cancel()
+        assert (await inboxes.read_all(app_id, "ana", LATER)).unread_count == 0
+        await asyncio.gather(gone, other, return_exceptions=True)
+    assert (await inboxes.state(app_id, "ana")).unread_count == 0

@@ -85,7 +85,10 @@ class GroupCommit:
         return self._queue.bytes
 
     def write(self, unit: Unit) -> asyncio.Future[Rows | None]:
-        """Queue a unit; the future resolves when it is durable. `Overloaded` if too much waits."""
+        """Queue a unit; the future resolves when it is durable. `Overloaded` if too much waits.
+
+        If the future is cancelled before the batch of the unit begins, the unit is not written.
+        """
         if self._is_closed:
             raise StoreUnavailable
         if self.is_stuck:
@@ -109,7 +112,10 @@ class GroupCommit:
     async def _run(self) -> None:
         while self._queue.units or not self._is_closed:
             await self._wake.wait()
-            batch = self._queue.take(units=self._batch_limit, size=BATCH_BYTES)
+            taken = self._queue.take(units=self._batch_limit, size=BATCH_BYTES)
+            # A caller that was cancelled may have released a lock: the unit of the next one is
+            # waiting, too, and two of a batch must not rely on each other.
+            batch = [each for each in taken if not each[2].cancelled()]
             if not self._queue.units and not self._is_closed:
                 self._wake.clear()
             if batch:

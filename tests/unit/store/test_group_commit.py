@@ -227,14 +227,36 @@ async def test_a_runner_that_loses_an_outcome_leaves_no_caller_waiting() -> None
     assert isinstance(outcomes[1], InternalError)
 
 
-async def test_a_caller_that_went_away_is_passed_over(commit: GroupCommit, ledger: Ledger) -> None:
+async def test_the_unit_of_a_caller_that_went_away_is_not_written(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
     held = await hold(commit, ledger)
     gone, stays = commit.write(unit("gone")), commit.write(unit("stays"))
     gone.cancel()
     ledger.is_open.set()
     assert await stays == done("stays").rows
     assert await held
-    assert ledger.batches[1] == ["gone", "stays"]
+    assert ledger.batches[1] == ["stays"]
+
+
+async def test_a_batch_of_which_all_callers_went_away_is_none(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    commit.write(unit("gone")).cancel()
+    ledger.is_open.set()
+    assert await held
+    assert await commit.write(unit("next")) == done("next").rows
+    assert ledger.batches[1:] == [["next"]]
+
+
+async def test_a_caller_that_goes_away_while_its_batch_runs_is_passed_over(
+    commit: GroupCommit, ledger: Ledger
+) -> None:
+    held = await hold(commit, ledger)
+    held.cancel()
+    ledger.is_open.set()
+    assert await commit.write(unit("next")) == done("next").rows
 
 
 async def test_a_caller_that_went_away_is_passed_over_by_a_failure_too(
