@@ -10,6 +10,7 @@ shares no lock.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -78,7 +79,11 @@ def classify(error: apsw.Error) -> Trouble:
 
 
 def serve(channel: socket.socket) -> None:
-    """Open the database that the first message names; run batches until the socket is closed."""
+    """Open the database that the first message names; run batches until the socket is closed.
+
+    If the server was killed, what it has asked for is not begun: another one may serve by now.
+    """
+    server = os.getppid()
     path = receive(channel).decode()
     if not path:
         return
@@ -92,7 +97,7 @@ def serve(channel: socket.socket) -> None:
         return
     runner, unused = SqliteRunner(connection), UnusedSpace(path)
     send(channel, encode((OPENED, Opened())))
-    while message := receive(channel):
+    while (message := receive(channel)) and os.getppid() == server:
         # An answer has the number of its question: one that is taken for another must be noticed.
         number, asked = decode(message)
         if isinstance(asked, list):

@@ -1,7 +1,13 @@
 """The writer process: what its errors mean, whose its answers are, and that it ends."""
 
 import asyncio
+import contextlib
+import os
 import random
+import select
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -137,6 +143,47 @@ async def test_a_disk_that_failed_is_noticed_though_nobody_waits_for_the_answer(
     with pytest.raises(StoreUnavailable):
         await echo(writer, 8)
     assert broken == ["IOError"]
+
+
+# Has a batch written, and asks for another one when it is told to.
+SERVER = """
+import asyncio, sys
+from clarion.store.sqlite.process import WriterProcess
+from clarion.store.statement import Unit, statement
+insert = statement("insert", "INSERT INTO numbers (number) VALUES (:number)")
+async def main():
+    writer = await WriterProcess.start(sys.argv[1], print)
+    await writer.run([Unit("", (insert.step(number=1),))])
+    print(writer._process.pid, flush=True)
+    sys.stdin.readline()
+    asked = asyncio.create_task(writer.run([Unit("", (insert.step(number=2),))]))
+    await asyncio.sleep(0)
+    print("asked", flush=True)
+    await asked
+asyncio.run(main())
+"""
+
+
+@pytest.mark.usefixtures("writer")  # makes the database
+def test_what_a_server_that_was_killed_has_asked_for_is_not_begun(tmp_path: Path) -> None:
+    """Another server may serve by then, and what was decided before its start comes too late."""
+    path = str(tmp_path / "numbers.db")
+    command = [sys.executable, "-c", SERVER, path]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        child = int(server.stdout.readline())
+        ended = os.pidfd_open(child)
+        os.kill(child, signal.SIGSTOP)
+        server.stdin.write(b"\n")
+        assert server.stdout.readline() == b"asked\n"
+        server.kill()
+    os.kill(child, signal.SIGCONT)
+    assert select.select([ended], [], [], 60)[0]
+    os.close(ended)
+    with contextlib.closing(apsw.Connection(path)) as connection:
+        assert connection.execute("SELECT number FROM numbers").fetchall() == [(1,)]
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
