@@ -83,6 +83,7 @@ class SimulatedWriter:
 
     def __init__(self, loop: SeededLoop, disk: Disk, faults: Faults) -> None:
         self._loop, self._disk, self._faults = loop, disk, faults
+        self._node = NODE.get()
         self.reader = asyncio.StreamReader(loop=loop)
         self._exited: asyncio.Future[None] = loop.create_future()
         self._asked: deque[bytes] = deque()
@@ -121,7 +122,7 @@ class SimulatedWriter:
             self._loop.call_apart(self._faults.delay_s("pipe"), self._work)
 
     def _work(self) -> None:
-        if self._exited.done():
+        if self._exited.done() or self._loop.is_dead(self._node):
             return
         if not self._asked:
             self._is_busy = False

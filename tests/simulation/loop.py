@@ -9,6 +9,7 @@ import gc
 import heapq
 import random
 import sys
+import warnings
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
@@ -86,6 +87,10 @@ class SeededLoop(asyncio.BaseEventLoop):
         """Run nothing more of a node: it has crashed."""
         self._dead.add(node)
 
+    def is_dead(self, node: int) -> bool:
+        """Whether a node has crashed."""
+        return node in self._dead
+
     def pause(self, node: int) -> None:
         """Run nothing of a node until it goes on, as SIGSTOP does."""
         self._paused.setdefault(node, [])
@@ -111,10 +116,12 @@ class SeededLoop(asyncio.BaseEventLoop):
         for task in self.tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.close()
-        self.tasks.clear()
         before, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
-            gc.collect()
+            with warnings.catch_warnings():  # of what had not begun
+                warnings.simplefilter("ignore", RuntimeWarning)
+                self.tasks.clear()
+                gc.collect()
         finally:
             sys.unraisablehook = before
 

@@ -252,9 +252,9 @@ class Node:
 
     def _build_pipeline(self, engine: Engine, broadcasts: SqlBroadcasts) -> Pipeline:
         clock = SteadyClock(self._clock) if self._redis is None else self._clock
-        self.templates = SqlTemplates(engine)
+        self.types, self.templates = SqlTypes(engine), SqlTemplates(engine)
         self.catalog = CachedCatalog(
-            SqlTypes(engine), SqlCategories(engine), self.templates, self._clock, DirectSandbox()
+            self.types, SqlCategories(engine), self.templates, self._clock, DirectSandbox()
         )
         ports = PipelinePorts(
             events=SqlEvents(engine),
@@ -305,10 +305,10 @@ class Node:
     def _list_tasks(self, engine: Engine) -> list[Task]:
         retention = self._retention = SqlRetention(engine)
         steps = {
-            "expire_messages": (10.0, lambda now: self.dispatch.expire(now, CHUNK)),
+            "expire_messages": (3.0, lambda now: self.dispatch.expire(now, CHUNK)),
             "run_erasures": (2.0, self.eraser.run_due),
-            "prune_claims": (60.0, lambda now: retention.prune_claims(now, limit=CHUNK)),
-            "prune_notifications": (60.0, self._prune_notifications),
+            "prune_claims": (5.0, lambda now: retention.prune_claims(now, limit=CHUNK)),
+            "prune_notifications": (2.0, self._prune_notifications),
             "prune_orphaned_jobs": (60.0, lambda _now: retention.prune_orphaned_jobs(CHUNK)),
         }
         return [

@@ -6,6 +6,7 @@ a fixed seed for that.
 
 import argparse
 import gc
+import multiprocessing
 import os
 import random
 import sys
@@ -27,6 +28,8 @@ from tests.simulation.world import World
 HASH_SEED = "PYTHONHASHSEED"
 _SHOWN = 10
 _LINE_EVERY_S = 1.0
+# Seeds that a process gets at once.
+_AT_ONCE = 5
 
 
 class Run(NamedTuple):
@@ -46,6 +49,20 @@ def simulated_time(loop: SeededLoop) -> Iterator[None]:
         yield
     finally:
         module.time = real
+
+
+@contextmanager
+def simulated_chance(chance: random.Random) -> Iterator[None]:
+    """Take secrets from the seed: rows are sorted by what is made of them."""
+    places: tuple[tuple[Any, str], ...] = ((os, "urandom"), (random, "_urandom"))
+    real = [getattr(module, name) for module, name in places]
+    for module, name in places:
+        setattr(module, name, chance.randbytes)
+    try:
+        yield
+    finally:
+        for (module, name), each in zip(places, real, strict=True):
+            setattr(module, name, each)
 
 
 @contextmanager
@@ -72,7 +89,8 @@ def run(seed: int, without: Collection[str] = (), most: int | None = None) -> Ru
     loop = SeededLoop(chance)
     world = World(loop, chance, without=without, most=most)
     watch(world.disk)
-    with simulated_time(loop), logs_taken(world.errors):
+    secrets = simulated_chance(random.Random(seed))
+    with simulated_time(loop), secrets, logs_taken(world.errors):
         try:
             loop.run_until_complete(world.play())
         except Stalled:
@@ -118,31 +136,53 @@ def show_shrunk(seed: int) -> None:
     show(seed, found, arguments)
 
 
-def run_many(seeds: Sequence[int], *, stops: bool) -> int:
-    """Run seeds one after the other; return how many break."""
+class Result(NamedTuple):
+    """What a seed has shown, as a process tells it to another."""
+
+    seed: int
+    steps: int
+    virtual_s: float
+    faults: Counter[str]
+    is_broken: bool
+
+
+def run_one(seed: int) -> Result:
+    """Run a seed; if it breaks, print how, and the least with which it does."""
+    found = run(seed)
+    if found.breaks:
+        show(seed, found)
+        show_shrunk(seed)
+    world = found.world
+    return Result(
+        seed, world.loop.steps, world.loop.time(), world.faults.counts, bool(found.breaks)
+    )
+
+
+def prepare() -> None:
+    """Search no garbage beside that of a run, which is a third of the time."""
+    gc.disable()
+    run(0)
+    gc.freeze()
+
+
+def run_many(seeds: Sequence[int], jobs: int) -> int:
+    """Run seeds in some processes; return how many break."""
     began = shown_at = time.perf_counter()
     broken, steps, virtual_s, faults = 0, 0, 0.0, Counter[str]()
-    for count, seed in enumerate(seeds, 1):
-        found = run(seed)
-        if count == 1:  # what is imported and cached by now is not searched each time
-            gc.freeze()
-        steps += found.world.loop.steps
-        virtual_s += found.world.loop.time()
-        faults += found.world.faults.counts
-        if found.breaks:
-            broken += 1
-            show(seed, found)
-            show_shrunk(seed)
-            if stops:
-                break
-        if sys.stderr.isatty() and time.perf_counter() - shown_at > _LINE_EVERY_S:
-            shown_at = time.perf_counter()
-            print(f"\r{count:,} of {len(seeds):,} seeds", end="", file=sys.stderr, flush=True)
+    with multiprocessing.Pool(jobs, prepare) as pool:
+        for count, each in enumerate(pool.imap_unordered(run_one, seeds, _AT_ONCE), 1):
+            broken += each.is_broken
+            steps += each.steps
+            virtual_s += each.virtual_s
+            faults += each.faults
+            if sys.stderr.isatty() and time.perf_counter() - shown_at > _LINE_EVERY_S:
+                shown_at = time.perf_counter()
+                print(f"\r{count:,} of {len(seeds):,} seeds", end="", file=sys.stderr, flush=True)
     took_s = time.perf_counter() - began
     print(
-        f"{count:,} seeds in {took_s:.1f} s ({count / took_s:.1f}/s), {broken} of them break; "
-        f"{steps:,} steps, {virtual_s / 3600:.1f} simulated hours, {faults.total():,} faults: "
-        + ", ".join(f"{kind} {times:,}" for kind, times in sorted(faults.items()))
+        f"{len(seeds):,} seeds in {took_s:.1f} s ({len(seeds) / took_s:.1f}/s), {broken} of them "
+        f"break; {steps:,} steps, {virtual_s / 3600:.1f} simulated hours, {faults.total():,} "
+        "faults: " + ", ".join(f"{kind} {times:,}" for kind, times in sorted(faults.items()))
     )
     return broken
 
@@ -155,17 +195,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many (200)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
-    parser.add_argument("--stop", action="store_true", help="stop at the first that breaks")
+    jobs = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=jobs, help=f"at the same time ({jobs})")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--trace", action="store_true", help="print its story")
     parser.add_argument("--without", action="append", default=[], choices=sorted(ODDS))
     parser.add_argument("--most", type=int, help="at most so many acts a round")
     options = parser.parse_args()
-    # The search for cycles takes a third of the time, and a run ends with one.
-    gc.disable()
     if options.seed is None:
         seeds = range(options.first, options.first + options.seeds)
-        return int(run_many(seeds, stops=options.stop) > 0)
+        return int(run_many(seeds, options.jobs) > 0)
     found = run(options.seed, options.without, options.most)
     if options.trace:
         print("\n".join(found.world.lines))

@@ -122,6 +122,7 @@ class Wire:
         if self.is_disconnected:
             return
         self.is_disconnected = True
+        self._device.end_spell(self)
         self._node.call(self._faults.delay_s("network"), self._tell_server)
         self._loop.call_apart(self._faults.delay_s("network"), lambda: self._device.lost(self))
 
@@ -220,6 +221,9 @@ class SimulatedDevice:
         """Connect again: the connection has ended."""
         if self.wire is wire:
             self.wire = None
-            if self.spells:
-                self.spells[-1].ended = min(self.spells[-1].ended, self.loop.awake())
             self._retry()
+
+    def end_spell(self, wire: Wire) -> None:
+        """Take note that nothing comes over a connection any more."""
+        if self.wire is wire and self.spells:
+            self.spells[-1].ended = min(self.spells[-1].ended, self.loop.awake())

@@ -104,13 +104,16 @@ WHERE messages.status IN ('pending', 'queued') AND devices.invalidated_at IS NUL
 UNION SELECT '' FROM erasures WHERE status = 'running'"""
 
 
-_QUIET = """SELECT notification_id FROM deliveries
-WHERE status = 'held' AND reason = 'quiet_hours' AND channel = 'stub'"""
+_QUIET = """SELECT notification_id, user_id FROM deliveries
+WHERE status = 'held' AND reason = 'quiet_hours' AND channel = 'stub'
+AND NOT EXISTS (SELECT 1 FROM jobs WHERE id = notification_id || '/held' AND lane < 0)"""
 _DEAD_DIGESTS = """SELECT user_id, subject FROM jobs
 WHERE lane < 0 AND kind = 'digest' AND subject LIKE '%/LETTER' ORDER BY id"""
 _COLLECTED = """SELECT 1 FROM deliveries JOIN notifications
 ON notifications.id = deliveries.notification_id
 WHERE notifications.user_id = ? AND channel = ? AND type = ? AND deliveries.status = 'collected'"""
+_UNFINISHED = """SELECT notification_id FROM deliveries
+WHERE channel = 'stub' AND status IN ('queued', 'held', 'collected')"""
 # What troubles a node itself, or its way to the store.
 _OF_A_NODE = ("node_pause", "store_cut")
 
@@ -196,14 +199,15 @@ class World:
         self._places = ["a", "b", "c"][: chance.choice([1] * 7 + [2, 2, 3])]
         self.redis = SimulatedRedis(loop, self.faults) if self.is_shared else None
         loop.connect = self.redis.connect if self.redis else None
+        self._favourite = chance.choice(sorted(TYPES))  # sent more often
         # In some runs, notifications are kept for a day, and days pass.
-        self.kept_ms = chance.choice([1, 1_000, 1_000, 1_000]) * DAY_MS
+        self.kept_ms = chance.choice([1, 1_000, 1_000]) * DAY_MS
         self._site = Site(
             loop, self.disk, self.faults, self.clock, self.provider, self.kept_ms, self.redis
         )
         self._started = 0
         # How long a round takes.
-        self._pace_s = chance.choice([6] * 9 + [200]) if self.is_shared else 6
+        self._pace_s = chance.choice([6, 6, 6, 200]) if self.is_shared else 6
         # Until when something was wrong with a node itself, or with its way to the store.
         self.troubled: dict[int, float] = {}
         self.devices: dict[str, tuple[SimulatedDevice, Any]] = {}
@@ -215,11 +219,14 @@ class World:
         self.pushed: dict[str, tuple[str, float]] = {}
         self.revoked: dict[str, float] = {}  # devices, and when that was answered
         self.born: dict[str, str] = {}  # devices, and an id that was made later
+        self.broken: set[str] = set()  # types that could not be rendered at some time
         self.subscribed: set[str] = set()  # devices
         self.published: dict[str, set[str]] = {}  # messages, and who was subscribed before
         # Users; how many messages were sent before the answer, and the time of it.
         self.erased: dict[str, tuple[int, int]] = {}
         self.erasing: set[str] = set()  # the answer may be lost
+        # Notifications whose outcome was not stored yet when time passed: their leases have ended.
+        self.overslept: set[str] = set()
         self.lines: list[str] = []
 
     def note(self, line: str) -> None:
@@ -294,7 +301,7 @@ class World:
     # What users and applications do.
 
     async def send(self) -> None:
-        name = self.chance.choice(sorted(TYPES))
+        name = self.chance.choice([*sorted(TYPES), *[self._favourite] * 3])
         body: dict[str, Any] = {"type": name, "recipient": self._choose_recipient()}
         if self.chance.random() < 0.2:
             body["dedupe_key"] = "same"
@@ -483,9 +490,16 @@ class World:
 
     async def edit(self) -> None:
         """Change a text to one that cannot be rendered, or back."""
-        name = self.chance.choice(sorted(TYPES))
-        body = self.chance.choice([BROKEN, TEXT])
+        name = self.chance.choice([*sorted(TYPES), *[self._favourite] * 3])
+        body = self.chance.choice([BROKEN, BROKEN, TEXT])
+        self.broken.add(name)
         await self.ask(f"the text of {name} is {body}", lambda n: put_text(n, name, body))
+
+    async def remove(self) -> None:
+        """Remove a type; it is there again in the end."""
+        name = self._favourite
+        self.broken.add(name)
+        await self.ask(f"{name} is removed", partial(remove_type, name=name))
 
     async def replay(self) -> None:
         """Replay whatever has failed."""
@@ -547,7 +561,7 @@ class World:
         begin: Callable[[], object],
         end: Callable[[], object],
     ) -> None:
-        lasts_s = self.chance.choice([2, 2, 20, 20, 200]) * self.chance.random()
+        lasts_s = self._pace_s * self.chance.choice([0.3, 1]) * self.chance.random()
         if kind in _OF_A_NODE:
             self.troubled[node] = self.loop.time() + lasts_s
         self.note(f"{what} for {lasts_s:.1f} s")
@@ -571,9 +585,10 @@ class World:
             *[self.register] * 4,
             *[self.leave] * 2,
             *[self.erase] * 2,
+            self.remove,
             self.revoke,
             self.cancel,
-            self.edit,
+            *[self.edit] * 2,
             self.replay,
         ]
         with suppress(Unknown, ClarionError):
@@ -591,12 +606,17 @@ class World:
             if self.chance.random() < 0.5:
                 longest = 4 * HOUR if self.kept_ms > DAY_MS else 2 * DAY_MS
                 self.jump(self.chance.randint(0, longest))
+            if self.chance.random() < 0.2:  # what is planned happens, while things go wrong
+                await self._pass_time(most=10)
         await self.rest()
         for each in keeping:
             each.cancel()
 
     def jump(self, milliseconds: int) -> None:
         """Let time pass in which nothing runs."""
+        unfinished = {row[0] for row in self.disk.read(_UNFINISHED)}
+        given = {each.notification.id for each, _, _ in self.provider.sent}
+        self.overslept |= unfinished & given
         if self.is_shared:
             # All that was planned meanwhile happens now: leases end, and so do connections.
             self.faults.counts["sleep"] += 1
@@ -634,10 +654,11 @@ class World:
             await self.change(is_open=True, user_id=user_id)
         for _ in range(LEASE_MS // 1_000 + 10):
             await self.insist("settle", lambda n: n.pipeline.settle(0.2))
-            if not (held := self.disk.read(_QUIET)):
+            held = [each for each, user in self.disk.read(_QUIET) if user not in self.erasing]
+            if not held:
                 return
             await asyncio.sleep(1)
-        self.errors += [f"{each} is held by quiet hours that are over" for (each,) in held]
+        self.errors += [f"{each} is held by quiet hours that are over" for each in held]
 
     async def _revive(self) -> None:
         """Send what is collected behind a dead letter once more: it goes with the new one."""
@@ -662,21 +683,32 @@ class World:
 
     async def _settle(self) -> None:
         """Let time pass until no job is left that is due at some time."""
-        for _ in range(200):
+        if not await self._pass_time():
+            self.errors.append("there is always more to be done")
+
+    async def _pass_time(self, most: int = 200) -> bool:
+        """Let time pass from job to job, at most so many times; return whether none is left."""
+        for _ in range(most):
             next_at = await self.insist("settle", lambda n: n.pipeline.settle(0.2))
             if next_at >= NEVER:
-                break
+                return True
             wait_ms = next_at + 1 - self.clock.now()
             if self.is_shared and wait_ms <= LEASE_MS:  # another node may work on it
                 await asyncio.sleep(1)
             else:
                 self.jump(wait_ms)
-        else:
-            self.errors.append("there is always more to be done")
+        return False
+
+
+async def remove_type(node: Node, name: str) -> None:
+    """Delete a type, as the API does."""
+    await node.types.delete(APP, name)
+    node.catalog.forget(APP, name)
 
 
 async def put_text(node: Node, name: str, body: str = TEXT) -> None:
-    """Change the text of a type, as the API does."""
+    """Change the text of a type, as the API does; create the type if there is none."""
+    await node.types.put(APP, TYPES[name], START)
     for channel in (Channel.IN_APP, Channel.PUSH):
         text = make_template(name, channel=channel, subject=None, body=body, variables=())
         await node.templates.put(APP, text)

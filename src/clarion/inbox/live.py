@@ -60,7 +60,7 @@ class LiveClient:
 
 @dataclass(slots=True)
 class _User:
-    clients: set[LiveClient] = field(default_factory=set)
+    clients: dict[LiveClient, None] = field(default_factory=dict)  # the oldest first
     seen: InboxState | None = None
 
 
@@ -125,7 +125,7 @@ class LiveClients:
             msg = f"This user has {self._per_user} live streams open. Close one of them first."
             raise TooManyRequests(_RETRY_S, msg)
         client = LiveClient(app_id, user_id, wake, end)
-        user.clients.add(client)
+        user.clients[client] = None
         self._count += 1
         self._counts[app_id] += 1
         self._is_empty.clear()
@@ -140,7 +140,7 @@ class LiveClients:
         user = self._users.get((client.app_id, client.user_id))
         if user is None or client not in user.clients:
             return
-        user.clients.remove(client)
+        del user.clients[client]
         self._count -= 1
         self._counts[client.app_id] -= 1
         if not self._counts[client.app_id]:

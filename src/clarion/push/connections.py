@@ -81,7 +81,8 @@ class Connections:
 
     def __init__(self) -> None:
         self._by_device: dict[str, Connection] = {}
-        self._by_topic: dict[tuple[str, str], set[Connection]] = {}
+        # In the order of their subscriptions.
+        self._by_topic: dict[tuple[str, str], dict[Connection, None]] = {}
         # By app and user: those of the user's devices, a few at most.
         self._by_user: dict[tuple[str, str], tuple[Connection, ...]] = {}
         self._counts: dict[str, int] = {}
@@ -167,7 +168,7 @@ class Connections:
         if connection.topics is None:
             connection.topics = {}
         connection.topics[topic] = cursor
-        self._by_topic.setdefault((app_id, topic), set()).add(connection)
+        self._by_topic.setdefault((app_id, topic), {})[connection] = None
 
     def unsubscribe(self, app_id: str, topic: str, connection: Connection) -> None:
         """Unsubscribe a connection from a topic."""
@@ -175,7 +176,7 @@ class Connections:
             connection.topics.pop(topic, None)
         subscribers = self._by_topic.get((app_id, topic))
         if subscribers is not None:
-            subscribers.discard(connection)
+            subscribers.pop(connection, None)
             if not subscribers:
                 del self._by_topic[app_id, topic]
 

@@ -68,10 +68,10 @@ class Endpoint(Protocol[S_contra, E_contra]):
 
 
 class OpenSockets:
-    """The open sockets of an endpoint, authenticated or not."""
+    """The open sockets of an endpoint, authenticated or not, the oldest first."""
 
     def __init__(self) -> None:
-        self._open: set[Socket[Any]] = set()
+        self._open: dict[Socket[Any], None] = {}
 
     def __len__(self) -> int:
         """How many are open."""
@@ -83,11 +83,11 @@ class OpenSockets:
 
     def add(self, socket: Socket[Any]) -> None:
         """Add a socket."""
-        self._open.add(socket)
+        self._open[socket] = None
 
     def discard(self, socket: Socket[Any]) -> None:
         """Remove a socket, if it is there."""
-        self._open.discard(socket)
+        self._open.pop(socket, None)
 
 
 class Socket(WSListener, Generic[E]):
