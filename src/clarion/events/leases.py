@@ -1,7 +1,8 @@
 """The claims that this process holds.
 
 A lease ends by the time of day, which can be set forward: then this process claims jobs that it is
-working on. Such a claim renews the lease and starts no second run.
+working on. Such a claim renews the lease and starts no second run. A job that made progress in the
+meantime, such as one whose user has changed their preferences, is begun again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from clarion.events.model import Job
+from clarion.events.model import TOKEN_STEP, Job
 
 # How long a claim holds, unless it is renewed. The jobs of a node that died are released earlier:
 # see `nodes/membership.py`.
@@ -43,14 +44,18 @@ class Leases:
         self._claims.setdefault(job.id, job)
 
     def take(self, claimed: Iterable[Job]) -> list[Job]:
-        """Hold claimed jobs; return those that nobody in this process works on."""
+        """Hold claimed jobs; return those that nobody in this process works on.
+
+        Of a job that has made progress, what is under way will be refused.
+        """
         new: list[Job] = []
         for job in claimed:
+            before = self._claims.get(job.id)
             self._claims[job.id] = job
-            if job.id in self._holders:
+            if before is not None and _is_same_run(before.token, job.token):
                 self._renewed[job.id] = job.token
             else:
-                self._holders[job.id] = 1
+                self._holders[job.id] = self._holders.get(job.id, 0) + 1
                 new.append(job)
         return new
 
@@ -96,12 +101,18 @@ class Leases:
 
     def is_renewed(self, job: Job) -> bool:
         """Whether there was a later claim than that of the job."""
-        return self._renewed.get(job.id, job.token) != job.token
+        return self.renew(job).token != job.token
 
     def renew(self, job: Job) -> Job:
         """Return the job with the token of its latest claim."""
-        return replace(job, token=self._renewed.get(job.id, job.token))
+        token = self._renewed.get(job.id, job.token)
+        return replace(job, token=token) if _is_same_run(token, job.token) else job
 
     def renew_all(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Return the jobs with the tokens of their latest claims; mostly these are the same."""
         return [self.renew(job) for job in jobs] if self._renewed else jobs
+
+
+def _is_same_run(one: int, other: int) -> bool:
+    """Whether a job has made no progress between two claims."""
+    return one // TOKEN_STEP == other // TOKEN_STEP

@@ -173,6 +173,11 @@ class JobKind(StrEnum):
     DIGEST = "digest"  # send what was collected for a user
 
 
+# A token grows by one with each claim, and to the next thousand when the job makes progress: so it
+# is never used twice, and its last three digits count the claims without progress.
+TOKEN_STEP = 1_000
+
+
 class Job(msgspec.Struct, frozen=True):
     """Queued work. `token` is the fencing token of its latest claim.
 

@@ -13,7 +13,7 @@ from clarion.errors import ClarionError, ServiceError
 from clarion.events.handover import Handover
 from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.lost_claims import LostClaims
-from clarion.events.model import DeadLetter, Job, JobKind, JobOutcome
+from clarion.events.model import TOKEN_STEP, DeadLetter, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import AcceptedHandler, JobHandler, Queue
 from clarion.events.quotas import BatchSize, Quotas
@@ -22,7 +22,6 @@ from clarion.telemetry.logs import event_id, get_logger
 
 # After so many claims without progress a job is a dead letter: it may be one that kills its worker.
 CLAIMS = 50
-_TOKEN_STEP = 1_000
 # While new events of an app keep coming, its stored jobs are claimed in every fourth turn only.
 CLAIM_EVERY = 4
 RETRY_S = 1.0
@@ -145,7 +144,7 @@ def log_failure(error: Exception) -> None:
 
 def _is_stuck(job: Job) -> bool:
     """Whether it was claimed too often without progress; a large audience makes progress."""
-    return job.token % _TOKEN_STEP > CLAIMS
+    return job.token % TOKEN_STEP > CLAIMS
 
 
 def _group(jobs: Sequence[Job]) -> Iterator[tuple[JobKind, list[Job]]]:

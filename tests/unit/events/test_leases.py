@@ -27,3 +27,18 @@ def test_a_job_is_held_until_its_last_holder_releases_it() -> None:
     assert leases.take([replace(JOB, token=2)]) == []
     leases.release([JOB])
     assert leases.take([replace(JOB, token=3)]) == [replace(JOB, token=3)]
+
+
+def test_a_job_that_made_progress_is_begun_again_and_what_is_under_way_is_not_renewed() -> None:
+    """Its user has changed their preferences: what is decided by those from before is void."""
+    leases = Leases()
+    woken, later = replace(JOB, token=1_001), replace(JOB, token=1_002)
+    leases.take([JOB])
+    assert leases.take([woken]) == [woken]
+    assert leases.take([later]) == []
+    assert not leases.is_renewed(JOB)
+    assert leases.renew_all([JOB, woken]) == [JOB, later]
+    leases.release([JOB])
+    assert leases.renew(woken) == later
+    leases.release([woken])
+    assert not leases

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 
 from clarion.catalog.model import Channel, Priority
-from clarion.events.model import NEVER, DeadLetter, DueJobs, Job, Reschedule
+from clarion.events.model import NEVER, TOKEN_STEP, DeadLetter, DueJobs, Job, Reschedule
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, Value, keys_of, statement
@@ -48,9 +48,6 @@ RENEW = statement(
     "renew_claim",
     "UPDATE jobs SET due_at = :until WHERE id = :id AND token = :token RETURNING id",
 )
-# A token grows by one with each claim, and to the next thousand when the job makes progress: so it
-# is never used twice, and its last three digits count the claims without progress.
-TOKEN_STEP = 1_000
 _PROGRESS = f"token = (token / {TOKEN_STEP} + 1) * {TOKEN_STEP}"
 END = statement("end_job", "DELETE FROM jobs WHERE id = :id AND token = :token RETURNING id")
 RESCHEDULE = statement(
