@@ -166,10 +166,12 @@ class OutcomeWriter:
         return [job for job in left if job.id in held or job.id not in unknown]
 
     async def _find_held(self, jobs: Sequence[Job]) -> AbstractSet[str]:
-        try:
-            return await self.queue.renew(jobs, self.clock.now() + LEASE_MS)
-        except ServiceError:  # the store is away again; their tokens decide
-            return {job.id for job in jobs}
+        for wait_s in _WAITS_S:
+            try:
+                return await self.queue.renew(jobs, self.clock.now() + LEASE_MS)
+            except ServiceError:  # the store is away again
+                await asyncio.sleep(wait_s)
+        return {job.id for job in jobs}  # their tokens decide
 
     async def _announce(self, outcome: JobOutcome, *, is_repeat: bool = False) -> None:
         for message, status, _ in outcome.messages:

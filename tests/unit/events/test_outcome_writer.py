@@ -58,9 +58,12 @@ class HeldJobs:
 
     def __init__(self) -> None:
         self.held: set[str] = set()
+        self.failures: list[ClarionError] = []
 
     async def renew(self, jobs: Sequence[Job], until: int) -> set[str]:
         assert until > NOW
+        if self.failures:
+            raise self.failures.pop()
         return {job.id for job in jobs} & self.held
 
 
@@ -189,10 +192,13 @@ async def test_an_error_that_does_not_pass_is_raised_at_once(writing: Writing) -
     assert writing.outcomes.writes == 1
 
 
+@pytest.mark.parametrize("failures", [0, 2])
 async def test_an_outcome_whose_answer_was_lost_is_announced_and_not_done_again(
-    writing: Writing,
+    writing: Writing, failures: int
 ) -> None:
+    """Also if the store is away again when it is asked what is still held."""
     writing.outcomes.failures, writing.outcomes.loses_answers = [StoreUnavailable()], True
+    writing.queue.failures = [StoreUnavailable()] * failures
     outcome = JobOutcome(job=JOB, notification=NOTIFICATION, jobs=(make_job(EVENT, id="next"),))
     assert await writing.writer.write([outcome]) == []
     assert writing.changed == [("app", "ana")]
