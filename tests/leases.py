@@ -1,7 +1,7 @@
 """The leases of a killed server on PostgreSQL, of which tests need not wait for the end."""
 
 from clarion.events.leases import LEASE_MS
-from clarion.events.sql.jobs import TOKEN_STEP
+from clarion.events.model import TOKEN_STEP
 from tests.conftest import run_sql
 
 SHORT_MS = 3_000

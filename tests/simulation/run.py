@@ -165,22 +165,24 @@ def prepare() -> None:
     gc.freeze()
 
 
-def run_many(seeds: Sequence[int], jobs: int) -> int:
-    """Run seeds in some processes; return how many break."""
+def run_many(seeds: Sequence[int], jobs: int, *, stops: bool) -> int:
+    """Run seeds in some processes, or until one breaks; return how many break."""
     began = shown_at = time.perf_counter()
-    broken, steps, virtual_s, faults = 0, 0, 0.0, Counter[str]()
+    count, broken, steps, virtual_s, faults = 0, 0, 0, 0.0, Counter[str]()
     with multiprocessing.Pool(jobs, prepare) as pool:
         for count, each in enumerate(pool.imap_unordered(run_one, seeds, _AT_ONCE), 1):
             broken += each.is_broken
             steps += each.steps
             virtual_s += each.virtual_s
             faults += each.faults
+            if broken and stops:
+                break
             if sys.stderr.isatty() and time.perf_counter() - shown_at > _LINE_EVERY_S:
                 shown_at = time.perf_counter()
                 print(f"\r{count:,} of {len(seeds):,} seeds", end="", file=sys.stderr, flush=True)
     took_s = time.perf_counter() - began
     print(
-        f"{len(seeds):,} seeds in {took_s:.1f} s ({len(seeds) / took_s:.1f}/s), {broken} of them "
+        f"{count:,} seeds in {took_s:.1f} s ({count / took_s:.1f}/s), {broken} of them "
         f"break; {steps:,} steps, {virtual_s / 3600:.1f} simulated hours, {faults.total():,} "
         "faults: " + ", ".join(f"{kind} {times:,}" for kind, times in sorted(faults.items()))
     )
@@ -195,6 +197,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="simulate", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many (200)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
+    parser.add_argument("--stop", action="store_true", help="stop at the first that breaks")
     jobs = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=jobs, help=f"at the same time ({jobs})")
     parser.add_argument("--seed", type=int, help="this one alone")
@@ -204,7 +207,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.seed is None:
         seeds = range(options.first, options.first + options.seeds)
-        return int(run_many(seeds, options.jobs) > 0)
+        return int(run_many(seeds, options.jobs, stops=options.stop) > 0)
     found = run(options.seed, options.without, options.most)
     if options.trace:
         print("\n".join(found.world.lines))
