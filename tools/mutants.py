@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--lane", "core", "--tb=short", "-rfEp")
+SIMULATE = (sys.executable, "-m", "tests.simulation.run", "--stop")
+# The first line about a seed that breaks; the next one says how.
+BROKEN = re.compile(r"seed (\d+) breaks, trace")
 WHOLE = ("-n", "auto", "--dist", "worksteal", "-x")
 # The exit code of pytest if tests failed; others mean that it could not run them.
 TESTS_FAILED = 1
@@ -104,6 +110,67 @@ MUTANTS = (
         'f"""UPDATE jobs SET due_at = :now WHERE app_id',
         "tests/contract/test_queue.py::"
         "test_what_is_decided_while_preferences_change_is_decided_again",
+    ),
+    Mutant(
+        "preferences-read-before",
+        "events/leases.py",
+        "return one // TOKEN_STEP == other // TOKEN_STEP",
+        "return True",
+        "tests/unit/events/test_leases.py::"
+        "test_a_job_that_made_progress_is_begun_again_and_what_is_under_way_is_not_renewed",
+    ),
+    Mutant(
+        "written-for-nobody",
+        "store/group_commit.py",
+        "[each for each in taken if not each[2].cancelled()]",
+        "taken",
+        "tests/contract/test_inboxes.py::"
+        "test_a_caller_that_goes_away_does_not_count_beside_the_next_one",
+    ),
+    Mutant(
+        "stored-and-not-announced",
+        "events/outcome_writer.py",
+        "                await self._announce(each, is_repeat=True)\n",
+        "",
+        "tests/unit/events/test_outcome_writer.py::"
+        "test_an_outcome_whose_answer_was_lost_is_announced_and_not_done_again",
+    ),
+    Mutant(
+        "key-of-deleted",
+        "events/sql/notifications.py",
+        "FROM dedupes d LEFT JOIN notifications n",
+        "FROM dedupes d JOIN notifications n",
+        "tests/contract/test_pipeline_nodes.py::"
+        "test_a_key_is_free_when_its_notification_is_deleted",
+    ),
+    Mutant(
+        "gone-without-redis",
+        "nodes/redis/bus.py",
+        "self._members.note(numbers, now, self.list_living())",
+        "self._members.note(numbers, now, {})",
+        "tests/unit/nodes/test_redis_bus.py::"
+        "test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it",
+    ),
+    Mutant(
+        "expired-after-delivered",
+        "push/sql/deliveries.py",
+        """\
+        WHERE channel = '{PUSH}' AND status = 'sent' AND notification_id IN (
+          SELECT notification_id FROM messages
+          WHERE {WAITS} AND notification_id IS NOT NULL AND {ending})
+        AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
+          WHERE messages.notification_id = deliveries.notification_id
+          AND (messages.status = 'delivered'
+            OR (messages.{WAITS} AND ({ending}) IS NOT TRUE)))\"""",
+        """\
+        WHERE channel = '{PUSH}' AND status IN ('sent', 'delivered') AND notification_id IN (
+          SELECT notification_id FROM messages
+          WHERE {WAITS} AND notification_id IS NOT NULL AND {ending})
+        AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
+          WHERE messages.notification_id = deliveries.notification_id
+          AND messages.{WAITS} AND ({ending}) IS NOT TRUE)\"""",
+        "tests/contract/test_later_devices.py::"
+        "test_what_one_device_has_acknowledged_does_not_expire",
     ),
     Mutant(
         "secrets-sent-elsewhere",
@@ -312,13 +379,8 @@ class Copy:
 
     def find_failed(self, mutant: Mutant, *, is_whole: bool) -> str | None:
         """Plant a mutant, and return the test that failed, None if there is none."""
-        path = self._tree / "src" / "clarion" / mutant.file
-        original = path.read_text()
-        if (count := original.count(mutant.old)) != 1:
-            raise OutdatedError(f"its text occurs {count} times in {mutant.file}")
-        write_module(path, original.replace(mutant.old, mutant.new))
-        code = self._run_pytest(WHOLE if is_whole else [mutant.test])
-        write_module(path, original)
+        with self._planted(mutant):
+            code = self._run_pytest(WHOLE if is_whole else [mutant.test])
         found = self._list("FAILED")
         if not is_whole:
             found = [each for each in found if each.partition("[")[0] == mutant.test]
@@ -328,11 +390,36 @@ class Copy:
             print(self._output.read_text(), file=sys.stderr)
         return None
 
+    def find_broken(self, mutant: Mutant, seeds: int) -> str | None:
+        """Plant a mutant, and return the first seed of the simulator that breaks, and how."""
+        with self._planted(mutant):
+            self._run([*SIMULATE, "--seeds", str(seeds)], self._environment)
+        lines = self._output.read_text().splitlines()
+        for number, line in enumerate(lines):
+            if found := BROKEN.match(line):
+                return f"seed {found[1]}: {lines[number + 1].strip()}"
+        print(lines[-1], file=sys.stderr)
+        return None
+
+    @contextmanager
+    def _planted(self, mutant: Mutant) -> Iterator[None]:
+        path = self._tree / "src" / "clarion" / mutant.file
+        original = path.read_text()
+        if (count := original.count(mutant.old)) != 1:
+            raise OutdatedError(f"its text occurs {count} times in {mutant.file}")
+        write_module(path, original.replace(mutant.old, mutant.new))
+        try:
+            yield
+        finally:
+            write_module(path, original)
+
     def _run_pytest(self, arguments: Sequence[str]) -> int:
         environment = dict(self._environment)
         if all(each.startswith("tests/unit/") for each in arguments):
             environment["CLARION_TEST_SERVERS"] = "none"  # saves the time of their start
-        command = [*PYTEST, *arguments]
+        return self._run([*PYTEST, *arguments], environment)
+
+    def _run(self, command: Sequence[str], environment: Mapping[str, str]) -> int:
         with (
             self._output.open("w") as output,
             subprocess.Popen(
@@ -360,11 +447,11 @@ def write_module(path: Path, text: str) -> None:
         cached.unlink()
 
 
-def check(copy: Copy, mutant: Mutant, *, is_whole: bool) -> bool:
+def check(mutant: Mutant, find: Callable[[Mutant], str | None]) -> bool:
     """Print the row of a mutant; return whether it is caught."""
     began, failed = time.monotonic(), None
     try:
-        failed = copy.find_failed(mutant, is_whole=is_whole)
+        failed = find(mutant)
         caught_by = failed or "NOT CAUGHT"
     except OutdatedError as error:
         caught_by = f"OUTDATED: {error}"
@@ -380,6 +467,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="these mutants, or else all")
     parser.add_argument("--whole", action="store_true", help="run all of `make test` for each")
+    parser.add_argument(
+        "--simulate", type=int, metavar="SEEDS", help="run the simulator for each, up to so many"
+    )
     options = parser.parse_args()
     known = [each.name for each in MUTANTS]
     if unknown := [each for each in options.names if each not in known]:
@@ -389,9 +479,14 @@ def main() -> None:
         print("What is not committed in src and tests is left out.", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="clarion-mutants-") as folder:
         copy = Copy(Path(folder))
-        copy.check_tests(sorted({each.test for each in chosen}))
+        find: Callable[[Mutant], str | None]
+        if options.simulate:
+            find = partial(copy.find_broken, seeds=options.simulate)
+        else:
+            copy.check_tests(sorted({each.test for each in chosen}))
+            find = partial(copy.find_failed, is_whole=options.whole)
         print_row("name", "caught by", "seconds")
-        caught = [check(copy, each, is_whole=options.whole) for each in chosen]
+        caught = [check(each, find) for each in chosen]
     sys.exit(not all(caught))
 
 
