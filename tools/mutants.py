@@ -60,8 +60,17 @@ MUTANTS = (
     Mutant(
         "answer-of-another",
         "store/sqlite/process.py",
-        "if not self._asked or self._asked[0][0] != number:",
-        "if not self._asked:",
+        """\
+        if not self._asked or self._asked[0][0] != number:
+            self._break("the writer process answered another question")
+            return False
+""",
+        """\
+        while self._asked and self._asked[0][1].done():
+            self._asked.popleft()
+        if not self._asked:
+            return True
+""",
         "tests/unit/store/sqlite/test_child.py::test_the_answer_to_another_question_breaks_the_writer",
     ),
     Mutant(
