@@ -195,13 +195,14 @@ def _find_late(world: World) -> Iterator[str]:
         for spell in client.spells:
             if spell.node in world.troubled:
                 continue
+            ended = min(spell.ended, world.loop.awake())
             since = world.revoked.get(device_id, math.inf)
-            if spell.ended > since + LATE_S:
+            if ended > since + LATE_S:
                 yield f"{device_id} was revoked, and is connected for more than {LATE_S} s"
             for message_id, (meant_for, at) in world.pushed.items():
                 if message_id in replaced:  # before the answer came that it was accepted
                     continue
-                is_there = meant_for == device_id and spell.began <= at < spell.ended - LATE_S
+                is_there = meant_for == device_id and spell.began <= at < ended - LATE_S
                 if is_there and client.received.get(message_id, math.inf) > at + LATE_S:
                     yield f"{message_id} took more than {LATE_S} s to {device_id}"
 
