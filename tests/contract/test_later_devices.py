@@ -154,6 +154,20 @@ async def test_a_push_ends_with_its_device_if_both_are_written_at_once(phones: P
     assert await phones.status() is DeliveryStatus.FAILED
 
 
+async def test_nothing_is_sent_again_once_the_notification_is_deleted(phones: Phones) -> None:
+    """Retention deletes it between two reads of the attempt: who has the message is not known."""
+    await phones.begin()
+    await phones.messages.acknowledge((), phones.clock.now(), await phones.waiting(phones.loud))
+    delete = statement("d", "DELETE FROM attempts WHERE notification_id = :id")
+    found = await phones.delivery()
+    await phones.engine.write(Unit("ana", (delete.step(id=found.notification_id),)))
+    await phones.pass_time()
+    assert await phones.waiting(phones.loud) == []
+    assert await phones.waiting(phones.quiet) == []
+    left = statement("d", "SELECT id FROM jobs WHERE app_id = :app_id")
+    assert await phones.engine.fetch(left, app_id=phones.app_id) == []
+
+
 async def test_nothing_is_left_of_a_cancelled_event_whose_type_was_deleted(phones: Phones) -> None:
     await phones.begin(phones.quiet)
     await SqlTypes(phones.engine).delete(phones.app_id, "SHIPPED")

@@ -118,7 +118,11 @@ class Sending:
     async def attempt(self, waiting: WaitingNotification, delivery: Delivery) -> JobOutcome:
         """Make an attempt for every address that needs one."""
         channels = await self.ports.channels.find(delivery.app_id)
-        plan = await self._make_plan(waiting, delivery, channels)
+        past = await self._list_past(delivery)
+        if delivery.attempt_count and not past:
+            # The notification was deleted since it was read: who has its message is not known.
+            return JobOutcome(job=waiting.job)
+        plan = self._make_plan(waiting, delivery, channels, past)
         make = await self._compose(waiting, delivery)
         own = [each for each in plan.open if _is_own(each, plan)]
         stored = [
@@ -137,14 +141,20 @@ class Sending:
         await self._report_gone(delivery, plan, results, outcome)
         return replace(outcome, messages=tuple(stored))
 
-    async def _make_plan(
-        self, waiting: WaitingNotification, delivery: Delivery, channels: AppChannels
+    async def _list_past(self, delivery: Delivery) -> Sequence[Attempt]:
+        if not delivery.attempt_count:
+            return ()
+        return await self.ports.deliveries.list_attempts_of_channel(
+            delivery.notification_id, delivery.channel
+        )
+
+    def _make_plan(
+        self,
+        waiting: WaitingNotification,
+        delivery: Delivery,
+        channels: AppChannels,
+        past: Sequence[Attempt],
     ) -> Plan:
-        past: Sequence[Attempt] = ()
-        if delivery.attempt_count:
-            past = await self.ports.deliveries.list_attempts_of_channel(
-                delivery.notification_id, delivery.channel
-            )
         if delivery.channel is Channel.PUSH:
             return self._plan_push(waiting, past)
         user, type_name = waiting.prepared.case.recipient, waiting.notification.type
