@@ -183,6 +183,19 @@ def test_all_parts_of_a_digest_that_cannot_be_rendered_are_sent_when_it_is_repai
     assert world.count_jobs() == (0, 0)
 
 
+def test_a_digest_that_is_sent_with_a_later_part_is_no_failure_any_more(
+    world: World, collect: Callable[..., list[str]]
+) -> None:
+    events = collect(0, 0)
+    assert [status_of(world, each) for each in events] == ["failed", "completed"]
+    events.append(send(world, "LETTER", data={"n": 1}))
+    world.drain()
+    world.clock.advance(2 * HOUR)
+    world.drain()
+    assert [sent.count for sent, _, _ in world.provider.messages] == [3]
+    assert {status_of(world, each) for each in events} == {"completed"}
+
+
 def test_a_part_that_cannot_be_rendered_stops_no_digest_of_the_inbox(
     world: World, ana: ModelUser, collect: Callable[..., list[str]]
 ) -> None:
