@@ -307,8 +307,8 @@ MUTANTS = (
     Mutant(
         "digest-part-twice",
         "events/digester.py",
-        "[part for part, _ in left[1:]]",
-        "[part for part, _ in left[1:] * 2]",
+        "[part for part, _ in left]",
+        "[part for part, _ in left * 2]",
         "tests/contract/test_pipeline_cases.py"
         "::test_a_digest_is_sent_at_its_time_despite_changes_before",
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Protocol
 
@@ -21,6 +21,8 @@ _VERSION, _VARIANT = 7 << 12, 2 << 62
 _LOW_BITS, _TAIL_BITS = 62, 74
 # The times that can be written: those of the years 1 to 9999.
 EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+# Within two days of these it is another year somewhere, or tomorrow is.
+_FIRST_LOCAL_MS, _LAST_LOCAL_MS = EARLIEST_MS + 172_800_000, LATEST_MS - 172_800_000
 _SECONDS = tuple(f"{each:02}" for each in range(60))
 _MILLISECONDS = tuple(f".{each:03}Z" for each in range(1000))
 
@@ -147,3 +149,9 @@ def to_milliseconds(moment: datetime) -> int:
 def to_datetime(milliseconds: int) -> datetime:
     """Return a time as a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def to_local(milliseconds: int, zone: tzinfo) -> datetime:
+    """Return a time in a zone; the nearest that it can be in every zone."""
+    nearest = min(max(milliseconds, _FIRST_LOCAL_MS), _LAST_LOCAL_MS)
+    return datetime.fromtimestamp(nearest / 1000, zone)

@@ -55,10 +55,9 @@ INSTEAD = "x-instead"
 # Patterns for JSON Schema.
 CONTROLS = r"\u0000-\u001f\u007f-\u009f"
 NO_CONTROLS = rf"^[^{CONTROLS}]*$"
-NO_ZEROS = r"^[^\u0000]*$"
-# Not only of spaces, either.
 # PostgreSQL stores no zero characters.
 NO_ZEROS = r"^[^\u0000]*$"
+# Not only of spaces, either.
 VISIBLE = rf"^[^{CONTROLS}]*[^\s{CONTROLS}][^{CONTROLS}]*$"
 VISIBLE_OR_NOTHING = rf"^(?:{VISIBLE[1:-1]})?$"
 LINK = rf"^(?:[^\s{CONTROLS}](?:[^{CONTROLS}]*[^\s{CONTROLS}])?)?$"

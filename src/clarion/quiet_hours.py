@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from clarion.clock import to_local
 from clarion.fields import documented, instead
 
 HOURS = 24
@@ -191,13 +192,9 @@ def _bisect(low: int, high: int, zone: ZoneInfo) -> int:
 
 
 def _offset(moment: int, zone: ZoneInfo) -> dt.timedelta | None:
-    return _localise(moment, zone).utcoffset()
+    return to_local(moment, zone).utcoffset()
 
 
 def _minute_of_week(moment: int, zone: ZoneInfo) -> int:
-    local = _localise(moment, zone)
+    local = to_local(moment, zone)
     return local.weekday() * _DAY + local.hour * 60 + local.minute
-
-
-def _localise(moment: int, zone: ZoneInfo) -> dt.datetime:
-    return dt.datetime.fromtimestamp(moment / 1000, zone)

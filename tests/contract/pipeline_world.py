@@ -1,7 +1,7 @@
 """The real pipeline on a real store, driven step by step with a clock that the test moves."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +44,7 @@ from tests.replacing import replace
 # 2026-03-28T20:30Z: Berlin's clocks are put forward five hours later, at its night.
 START = 1_774_729_800_000
 TOPIC = "news"
+TEXT = "{{ count }}"
 FORGET_JOBS = statement("forget_jobs", "DELETE FROM jobs")
 COUNT_JOBS = statement(
     "count_jobs_of_app",
@@ -129,7 +130,7 @@ class World:
         await asyncio.gather(
             *(self._users.put(make_user(p.id, app_id=self.app_id)) for p in users),
             *(types.put(self.app_id, each, START) for each in TYPES.values()),
-            *(templates.put(self.app_id, _make_template(name)) for name in TYPES),
+            *(templates.put(self.app_id, _make_template(name, TEXT, ())) for name in TYPES),
         )
         await asyncio.gather(
             *(self._users.follow(self.app_id, p.id, TOPIC, START) for p in users[:2]),
@@ -180,9 +181,14 @@ class World:
 
     def define(self, definition: NotificationType) -> None:
         """Store a type beside those that all worlds have, with a text."""
-        types, templates = SqlTypes(self._engine), SqlTemplates(self._engine)
-        self._runner.run(types.put(self.app_id, definition, START))
-        self._runner.run(templates.put(self.app_id, _make_template(definition.type)))
+        self._runner.run(SqlTypes(self._engine).put(self.app_id, definition, START))
+        self.write_text(definition.type, TEXT)
+
+    def write_text(self, name: str, body: str, *variables: str) -> None:
+        """Change the text of a type."""
+        template = _make_template(name, body, variables)
+        self._runner.run(SqlTemplates(self._engine).put(self.app_id, template))
+        self.restart()  # a catalog may be ten seconds old
 
     def act(self, verb: str, user: ModelUser, notification_id: str) -> None:
         owner, now = (self.app_id, user.id), self.clock.now()
@@ -239,9 +245,9 @@ async def _build(
     return build_pipeline(engine, clock, providers)
 
 
-def _make_template(name: str) -> Any:
+def _make_template(name: str, body: str, variables: Sequence[str]) -> Any:
     return make_template(
-        name, channel=Channel.IN_APP, subject=None, body="{{ count }}", variables=()
+        name, channel=Channel.IN_APP, subject=None, body=body, variables=tuple(variables)
     )
 
 

@@ -1,9 +1,11 @@
 """The ports of deletion: a user is gone from every table, and nobody else is."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import cycle
 from typing import Any
 
+import apsw
 import msgspec
 import pytest
 
@@ -39,6 +41,7 @@ from clarion.push.port import Devices, Messages
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, statement
+from tests.contract.conftest import opened
 from tests.factories import (
     DAY,
     NOW,
@@ -261,6 +264,21 @@ async def test_an_interrupted_erasure_goes_on_and_keeps_late_users_out_until_the
     assert receipt is not None
     assert receipt.counts["notifications"] == 3
     await eraser.check_writable("app", user_id)
+
+
+async def test_the_receipt_counts_all_rows_though_the_files_are_cleared_later(
+    engine: Engine, database_url: str, eraser: Eraser
+) -> None:
+    async def is_busy() -> bool:
+        return False
+
+    for app_id, mark in (("app", MARK), ("other", OTHER)):
+        await plant(engine, database_url, app_id, "ana", mark)
+    begun = await replace(eraser, scrub=is_busy).erase("app", "ana")
+    assert begun.status is ErasureStatus.RUNNING
+    ended = await eraser.erase("app", "ana")
+    assert (ended.id, ended.status) == (begun.id, ErasureStatus.SETTLING)
+    assert ended.counts == (await eraser.erase("other", "ana")).counts
 
 
 async def test_an_erasure_goes_on_though_the_clock_was_set_back(
@@ -534,3 +552,56 @@ async def test_events_that_name_a_user_are_found_a_few_at_a_time(engine: Engine)
     ]
     assert sorted(each.event.id for page in pages for each in page) == sorted(ids)
     assert max(map(len, pages)) <= 20
+
+
+ERASED = 240
+COUNTED = ("notifications", "deliveries")
+
+
+async def test_answers_and_counts_are_those_of_each_user_though_scrubs_end_early(
+    migrated_database: str, clock: FixedClock, heard: Heard
+) -> None:
+    """A backup reads the log of SQLite meanwhile: it cannot be emptied, and nobody waits for it."""
+    url, users = migrated_database, {f"ana-{n:03}": 1 + n % 7 for n in range(ERASED)}
+    async with opened(url) as engine:
+        await asyncio.gather(*(plant_some(engine, url, *each) for each in users.items()))
+        # Each works on a few at once.
+        erasers = [make_hasty(engine, clock, heard) for _ in range(8)]
+        pairs = list(zip(cycle(erasers), users, strict=False))
+        with closing(apsw.Connection(sqlite_path(url) or "")) as backup:
+            backup.execute("BEGIN; SELECT COUNT(*) FROM users")
+            begun = await asyncio.gather(*(each.erase("app", user) for each, user in pairs))
+        assert {each.status for each in begun} == {ErasureStatus.RUNNING}
+        patient = [replace(each, scrub=engine.scrub) for each in erasers]
+        pairs = list(zip(cycle(patient), users, strict=False))
+        ended = await asyncio.gather(*(each.erase("app", user) for each, user in pairs))
+    assert [each.id for each in ended] == [each.id for each in begun]
+    assert {each.status for each in ended} == {ErasureStatus.SETTLING}
+    expected = [{"users": 1} | dict.fromkeys(COUNTED, count) for count in users.values()]
+    assert [each.counts for each in begun] == [each.counts for each in ended] == expected
+
+
+async def plant_some(engine: Engine, url: str, user_id: str, count: int) -> None:
+    await SqlUsers(engine).put(make_user(user_id))
+    await plant(engine, url, "app", user_id, user_id, count, tables=COUNTED)
+
+
+def make_hasty(engine: Engine, clock: FixedClock, heard: Heard) -> Eraser:
+    """Return an eraser that gives up each scrub after 1 to 20 ms."""
+    limits = cycle(range(1, 21))
+
+    async def scrub() -> bool:
+        async with asyncio.timeout(next(limits) / 1_000):
+            return await engine.scrub()
+
+    tables = [each for each in PERSONAL if each.table in COUNTED]
+    return Eraser(
+        deleted=SqlDeletedUsers(engine),
+        erasures=SqlErasures(engine, AesVault(bytes(32)), clock, tables),
+        clock=clock,
+        scrub=scrub,
+        on_deleted=heard,
+        on_erased=heard,
+        kept_days=30,
+        wait_s=60,
+    )

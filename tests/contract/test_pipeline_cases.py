@@ -10,10 +10,11 @@ import pytest
 
 from clarion.catalog.model import Channel, Digest, Priority
 from clarion.events.model import DeliveryStatus, ReasonCode
+from clarion.events.outcome_writer import TRIES
 from clarion.events.worker import CLAIMS
 from clarion.store.opening import migrate
 from tests.contract.pipeline_model import HOUR, MINUTE, NEVER_QUIET, ModelUser
-from tests.contract.pipeline_world import TYPES, Store, World
+from tests.contract.pipeline_world import TEXT, TYPES, Store, World
 from tests.pipeline import LEASE
 from tests.replacing import replace
 
@@ -115,6 +116,101 @@ def test_a_digest_leaves_out_what_has_expired(world: World) -> None:
     (sent,) = world.provider.messages
     ids = dict(world.notifications())
     assert (sent[0].notification.id, sent[0].count) == (ids[first, "ana"], 1)
+
+
+@pytest.fixture
+def collect(world: World) -> Callable[..., list[str]]:
+    """Return a function that collects a part for each number; then the text divides by it."""
+
+    def collect(*numbers: int, name: str = "LETTER") -> list[str]:
+        events = []
+        for number in numbers:
+            events.append(send(world, name, data={"n": number}))
+            world.drain()
+        world.write_text(name, "{{ count }}/{{ 1 | divided_by: n }}", "n")
+        world.clock.advance(2 * HOUR)
+        try_all(world)
+        return events
+
+    return collect
+
+
+def try_all(world: World) -> None:
+    """Do what is due until nothing is tried again."""
+    for _ in range(TRIES):
+        world.drain()
+        world.clock.advance(MINUTE)
+
+
+def outcome_of(world: World, event_id: str, channel: Channel) -> tuple[str, str]:
+    (delivery,) = world.deliveries(find(world, event_id), channel)
+    return delivery.status.value, delivery.reason.value
+
+
+@pytest.mark.parametrize(
+    ("numbers", "lead"), [((1, 1, 0), 1), ((1, 0, 0), 0), ((0, 1, 1), 2), ((0, 1, 0), 1)]
+)
+def test_a_part_that_cannot_be_rendered_stops_no_digest(
+    world: World, collect: Callable[..., list[str]], numbers: tuple[int, ...], lead: int
+) -> None:
+    events = collect(*numbers)
+    ((message, _, _),) = world.provider.messages
+    assert (message.notification.event_id, message.count) == (events[lead], lead + 1)
+    found = [outcome_of(world, each, Channel.STUB) for each in events]
+    assert found[: lead + 1] == [("folded", "joins_digest")] * lead + [("delivered", "allowed")]
+    assert set(found[lead + 1 :]) <= {("failed", "attempts_exhausted")}
+    apart = events[lead + 1 :]
+    assert {each for each, status, _, _ in world.events() if status == "failed"} == set(apart)
+    assert world.count_jobs() == (0, len(apart))
+    world.write_text("LETTER", TEXT)
+    for each in apart:
+        assert world.replay(each, Priority.MEDIUM)
+    world.drain()
+    assert [sent.count for sent, _, _ in world.provider.messages[1:]] == [1] * len(apart)
+    assert (world.count_jobs(), status_of(world, events[-1])) == ((0, 0), "completed")
+
+
+def test_all_parts_of_a_digest_that_cannot_be_rendered_are_sent_when_it_is_repaired(
+    world: World, collect: Callable[..., list[str]]
+) -> None:
+    events = collect(0, 0, 0)
+    found = {outcome_of(world, each, Channel.STUB) for each in events}
+    assert (found, world.count_jobs()) == ({("collected", "joins_digest")}, (0, 1))
+    world.write_text("LETTER", TEXT)
+    assert world.replay(events[0], Priority.MEDIUM)
+    world.drain()
+    assert [sent.count for sent, _, _ in world.provider.messages] == [3]
+    assert world.count_jobs() == (0, 0)
+
+
+def test_a_digest_that_is_sent_with_a_later_part_is_no_failure_any_more(
+    world: World, collect: Callable[..., list[str]]
+) -> None:
+    events = collect(0, 0)
+    assert [status_of(world, each) for each in events] == ["failed", "completed"]
+    events.append(send(world, "LETTER", data={"n": 1}))
+    world.drain()
+    world.clock.advance(2 * HOUR)
+    world.drain()
+    assert [sent.count for sent, _, _ in world.provider.messages] == [3]
+    assert {status_of(world, each) for each in events} == {"completed"}
+
+
+def test_a_part_that_cannot_be_rendered_stops_no_digest_of_the_inbox(
+    world: World, ana: ModelUser, collect: Callable[..., list[str]]
+) -> None:
+    """Of this type one is sent in an hour, and what exceeds that joins a digest."""
+    first, *_, lead, apart = collect(1, 1, 1, 0, name="HEAP")
+    assert [(each.event_id, each.count) for each in world.inbox(ana)] == [(lead, 2), (first, 1)]
+    assert outcome_of(world, apart, Channel.IN_APP) == ("held", "joins_digest")
+    assert outcome_of(world, apart, Channel.STUB) == ("failed", "attempts_exhausted")
+    assert (world.count_jobs(), status_of(world, apart)) == ((0, 2), "failed")
+    world.write_text("HEAP", TEXT)
+    assert world.replay(apart, Priority.MEDIUM)
+    world.drain()
+    assert {each.event_id: each.count for each in world.inbox(ana)} == {first: 1, lead: 2, apart: 1}
+    assert [sent.count for sent, _, _ in world.provider.messages] == [1, 2, 1]
+    assert world.count_jobs() == (0, 0)
 
 
 def test_a_digest_that_is_held_at_its_second_try_is_sent_whole_later(

@@ -20,9 +20,17 @@ from clarion.channels.model import (
 )
 from clarion.clock import Clock
 from clarion.events.drafts import EventDraft
-from clarion.events.model import Delivery, DeliveryStatus, ReasonCode
+from clarion.events.model import (
+    Delivery,
+    DeliveryStatus,
+    EventStatus,
+    NotificationStatus,
+    ReasonCode,
+)
+from clarion.events.outcome_writer import TRIES
 from clarion.events.pipeline import Pipeline
 from clarion.events.schedules import SPREAD, WAITS_S
+from clarion.events.status import summarize
 from clarion.people.model import Preferences
 from clarion.people.sql import SqlUsers
 from clarion.store.engine import Engine
@@ -147,9 +155,14 @@ async def test_the_last_attempt_can_succeed(engine: Engine, channel: Channel) ->
     assert (await world.find()).status is DeliveryStatus.DELIVERED
 
 
-async def test_a_text_that_cannot_be_rendered_any_more_ends_the_delivery(engine: Engine) -> None:
+@pytest.mark.parametrize("tries", [0, 1])
+async def test_a_text_that_cannot_be_rendered_any_more_ends_the_delivery(
+    engine: Engine, tries: int
+) -> None:
     world = World(engine, Channel.EMAIL)
     await world.begin()
+    if tries:
+        await world.run(until=NOW + 1)
     broken = make_template(
         "SHIPPED", channel=Channel.EMAIL, body="{{ 1 | divided_by: 0 }}", subject="s", variables=()
     )
@@ -161,7 +174,13 @@ async def test_a_text_that_cannot_be_rendered_any_more_ends_the_delivery(engine:
         DeliveryStatus.FAILED,
         ReasonCode.ATTEMPTS_EXHAUSTED,
     )
-    assert world.sender.times == []
+    assert summarize([delivery]) is NotificationStatus.FAILED
+    assert len(world.sender.times) == delivery.attempt_count == tries
+    event = await world.pipeline.explainer.cases.ports.events.get(world.app_id, world.event_id)
+    assert event is not None
+    assert (event.status, event.retry_count) == (EventStatus.FAILED, TRIES)
+    assert event.last_error is not None
+    assert event.last_error.startswith("body: cannot be rendered")
 
 
 async def test_the_time_that_a_provider_asks_for_is_kept(engine: Engine) -> None:

@@ -6,15 +6,23 @@ import uuid
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.sync.client import connect as connect_sync
 
+from clarion.admin.pages.table import PAGES
+from clarion.people.model import Consent, User
+from clarion.people.sql import SqlUsers
+from clarion.store.opening import open_engine
+from tests.conftest import run_apart
+from tests.e2e.administrators import sign_in
 from tests.e2e.asking import Asker
 from tests.e2e.conftest import Server
 from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import draft, inbox, make_type, send_and_wait, wait_until
+from tests.factories import make_user
 
 FULL: dict[str, Any] = {
     "name": "Ana Ünï 🚀",
@@ -485,6 +493,59 @@ def test_a_user_who_calls_or_listens_is_seen(server: Server) -> None:
 def last_seen(server: Server, user_id: str) -> str | None:
     moment: str | None = server.app.get(f"/v1/users/{user_id}").json["last_seen_at"]
     return moment
+
+
+@pytest.mark.parametrize("moment", [-(2**63), 2**63 - 1])
+def test_no_view_fails_for_a_stored_time(server: Server, moment: int) -> None:
+    """The most extreme ones of a column of either engine, in each time that a user has."""
+    app_id, mark = server.first["app"]["id"], uuid.uuid4().hex
+    user = make_user(
+        mark,
+        app_id=app_id,
+        tags=(mark,),
+        timezone="Pacific/Kiritimati",
+        consent={"newsletter": Consent(granted=True, at=moment)},
+        **dict.fromkeys(("last_login_at", "last_seen_at", "created_at", "updated_at"), moment),
+    )
+    store(server, user)
+    for path in (f"/v1/users?tag={mark}", *(f"/v1/users/{mark}{more}" for more in ("", "/export"))):
+        answer = server.app.get(path)
+        assert (answer.status, mark.encode() in answer.body) == (200, True), answer.body
+    browser = sign_in(server.installation)
+    for page in PAGES:
+        if page.method == "GET" and page.path.startswith("/admin/apps/{app_id}/people"):
+            answer = browser.get(page.path.format(app_id=app_id, user_id=mark) + f"?tag={mark}")
+            assert (answer.status, mark.encode() in answer.body) == (200, True), page.path
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_no_explanation_fails_for_its_time(server: Server, zone: str) -> None:
+    """In its own zone a user may have another year than 1 to 9999."""
+    user_id = uuid.uuid4().hex
+    name = make_type(server.app, category="social", default_channels=["stub"])
+    fields = {"timezone": zone, "attributes": {"stub": "delivered"}}
+    assert server.app.ask("PUT", f"/v1/users/{user_id}", fields).status == 201
+    browser, event = sign_in(server.installation), draft(name, user_id=user_id)
+    for moment in ("0001-01-01T00:00", "9999-12-31T23:59"):
+        answer = server.app.post("/v1/explain", event | {"at": f"{moment}:00Z"})
+        assert answer.status == 200, answer.body
+        query = urlencode({"user_id": user_id, "type": name, "at": moment, "data": "{}"})
+        page = browser.get(f"/admin/apps/{server.first['app']['id']}/explain?{query}")
+        assert page.status == 200, moment
+
+
+def store(server: Server, user: User) -> None:
+    """Write a user as it is, beside the server."""
+
+    async def run() -> None:
+        url = server.installation.database_url
+        engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
+        try:
+            await SqlUsers(engine).put(user)
+        finally:
+            await engine.close()
+
+    run_apart(run())
 
 
 def test_a_page_of_the_largest_users_does_not_block_the_server(server: Server) -> None:

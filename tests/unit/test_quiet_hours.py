@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clarion.clock import EARLIEST_MS, LATEST_MS
 from clarion.people.model import DEFAULT_QUIET_HOURS
 from clarion.quiet_hours import (
     QuietHours,
@@ -110,6 +111,14 @@ def test_a_day_that_is_all_quiet_has_no_end() -> None:
 
 def test_without_quiet_hours_it_is_now() -> None:
     assert find_end(START * 1000, (False,) * 24, "Europe/Berlin") == START * 1000
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@pytest.mark.parametrize("now", [-(2**63), EARLIEST_MS, LATEST_MS, 2**63 - 1])
+def test_the_first_and_the_last_times_have_an_end(now: int, zone: str) -> None:
+    end = find_end(now, DEFAULT_QUIET_HOURS, zone)
+    assert end is not None
+    assert end >= now
 
 
 def test_an_end_that_clocks_skip_comes_with_the_change() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -15,6 +15,7 @@ from clarion.admin import navigation
 from clarion.admin.assets import Assets
 from clarion.admin.paths import path_of
 from clarion.admin.permissions import may_open, parse_needs
+from clarion.clock import to_rfc3339
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -109,10 +110,7 @@ def show_time(moment: str | int | None, *, is_exact: bool = False) -> Markup | s
     """Return a time in UTC; a script shows it in the zone of the reader."""
     if moment is None:
         return Markup('<span class="none">–</span>')
-    if isinstance(moment, int):
-        found = datetime.fromtimestamp(moment / _THOUSAND, UTC)
-    else:
-        found = datetime.fromisoformat(moment)
+    found = datetime.fromisoformat(to_rfc3339(moment) if isinstance(moment, int) else moment)
     stamp = found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     text = found.strftime("%Y-%m-%d %H:%M:%S")
     fraction = f".{found.microsecond // _THOUSAND:03}" if is_exact else ""

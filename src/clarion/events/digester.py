@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from msgspec.structs import replace
 
 from clarion.catalog.model import Channel
+from clarion.errors import InvalidFields
 from clarion.events.decide.digests import find_due
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold
 from clarion.events.model import (
     NEVER,
     Delivery,
     DeliveryStatus,
+    InboxUpdate,
     Job,
     JobOutcome,
     ReasonCode,
     Reschedule,
 )
 from clarion.events.outcome_writer import OutcomeWriter
-from clarion.events.outcomes import archive_decision, make_deliver_job, update_inbox
+from clarion.events.outcomes import archive_decision, make_jobs, update_inbox
 from clarion.events.port import Deliveries
+from clarion.events.rendering import render
 from clarion.events.waiting import WaitingNotification, WaitingReader
 
 # A digest takes in at most this many; the rest is the next digest.
 DIGEST_LIMIT = 1_000
+# So many parts are tried for one that can be rendered. Each may take a quarter of a second, of the
+# 20 that an app has in a minute.
+TEXTS_LIMIT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,8 @@ def _is_collected(job: Job, delivery: Delivery) -> bool:
 async def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
     """Return the outcome of a digest: the newest part is sent for all, the others join it.
 
-    Each part is decided by itself: one may be cancelled or expired while the others are sent.
+    Each part is decided by itself: one may be cancelled or expired while the others are sent. One
+    whose text cannot be rendered is sent apart, and fails there.
     """
     dues = [_find_due(part) for part in parts]
     if min(dues) > parts[0].prepared.request.now and len(parts) < DIGEST_LIMIT:
@@ -77,12 +85,12 @@ async def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
             left.append((part, decision))
     if not left:
         return JobOutcome(job=job, deliveries=tuple(dropped))
-    lead, decision = left[0]
+    decision = left[0][1]
     if isinstance(decision.verdict, Hold):
         until = decision.verdict.until
         again = Reschedule(due_at=NEVER if until is None else until)
         return JobOutcome(job=job, next=again, deliveries=tuple(dropped))
-    return await _send(job, lead, decision, [part for part, _ in left[1:]], dropped)
+    return await _send(job, [part for part, _ in left], decision, dropped)
 
 
 def _find_due(part: WaitingNotification) -> int:
@@ -103,23 +111,57 @@ def _wait(job: Job, parts: Sequence[WaitingNotification], dues: Sequence[int]) -
 
 async def _send(
     job: Job,
-    lead: WaitingNotification,
+    parts: Sequence[WaitingNotification],
     decision: Decision,
-    others: Sequence[WaitingNotification],
     dropped: Sequence[Delivery],
 ) -> JobOutcome:
-    count, channel, notification = len(others) + 1, decision.channel, lead.notification
-    (first,) = lead.apply([decision])
-    first = replace(first, count=count)
-    fold = Decision(channel, Fold(ReasonCode.JOINS_DIGEST, into=notification.id), "digest")
-    joined = (delivery for part in others for delivery in part.apply([fold]))
-    outcome = JobOutcome(job=job, deliveries=(first, *joined, *dropped))
-    if channel is Channel.IN_APP:
-        expected = notification.count
-        update = await update_inbox(lead.prepared, notification.id, count, expected, is_new=True)
-        return replace(outcome, inbox_update=update)
-    send = make_deliver_job(lead.prepared.request, notification.event_id, first)
-    return replace(outcome, jobs=(send,))
+    channel, number = decision.channel, await _find_lead(parts, decision.channel)
+    lead, count = parts[number], len(parts) - number
+    fold = Decision(channel, Fold(ReasonCode.JOINS_DIGEST, into=lead.notification.id), "digest")
+    apart = _decide_apart(decision, lead.prepared.request.now)
+    decisions = (*repeat(apart, number), decision, *repeat(fold, count - 1))
+    decided = [part.apply([each])[0] for part, each in zip(parts, decisions, strict=True)]
+    decided[number] = replace(decided[number], count=count)
+    made = [
+        make_jobs(part.prepared.request, part.notification.event_id, (delivery,))
+        for part, delivery in zip(parts, decided, strict=True)
+    ]
+    return JobOutcome(
+        job=job,
+        inbox_update=await _show(lead, count) if channel is Channel.IN_APP else None,
+        deliveries=(*decided, *dropped),
+        jobs=tuple(each for own, _ in made for each in own),
+        shared_jobs=tuple(each for _, shared in made for each in shared),
+    )
+
+
+async def _find_lead(parts: Sequence[WaitingNotification], channel: Channel) -> int:
+    """Return the number of the newest part that can be rendered; `InvalidFields` if none can.
+
+    Then the template is at fault, and all of them stay collected for when it is repaired.
+    """
+    faults: list[InvalidFields] = []
+    for number, part in enumerate(parts[:TEXTS_LIMIT]):
+        entry, user = part.prepared.request.entry, part.prepared.case.recipient
+        try:
+            await render(entry, channel, user, part.notification.content, len(parts) - number)
+        except InvalidFields as fault:
+            faults.append(fault)
+        else:
+            return number
+    raise faults[0]
+
+
+def _decide_apart(decision: Decision, now: int) -> Decision:
+    """Return the decision for a part that is sent by itself: the inbox has no job that sends."""
+    if decision.channel is not Channel.IN_APP:
+        return decision
+    return Decision(Channel.IN_APP, Hold(ReasonCode.JOINS_DIGEST, now), "digest")
+
+
+async def _show(lead: WaitingNotification, count: int) -> InboxUpdate:
+    id_, expected = lead.notification.id, lead.notification.count
+    return await update_inbox(lead.prepared, id_, count, expected, is_new=True)
 
 
 def _drop_all(job: Job, collected: tuple[Delivery, ...]) -> JobOutcome:

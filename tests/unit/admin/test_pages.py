@@ -86,6 +86,8 @@ def test_a_button_is_for_those_who_may_use_it() -> None:
 def test_values_are_shown() -> None:
     assert "2026-01-01 00:00:00 UTC" in show_time("2026-01-01T00:00:00.000Z")
     assert "1970-01-01 00:00:01.500 UTC" in show_time(1500, is_exact=True)
+    assert "0001-01-01" in show_time(-(2**63))
+    assert "9999-12-31" in show_time(2**63 - 1)
     assert show_query({"q": "a b&c", "after": None, "type": ""}) == "?q=a+b%26c"
     assert show_words("partially_delivered") == "partially delivered"
 

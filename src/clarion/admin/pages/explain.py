@@ -81,9 +81,9 @@ def _read_time(visit: Visit, text: str, zone: str) -> str | None:
         return None
     try:
         local = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
-    except ValueError as error:
+        return local.astimezone(UTC).isoformat()
+    except (ValueError, OverflowError) as error:  # the latter: not in the years 1 to 9999 in UTC
         raise _refuse(visit, "at", "must be a date and a time") from error
-    return local.astimezone(UTC).isoformat()
 
 
 def _read_data(visit: Visit, text: str) -> Any:

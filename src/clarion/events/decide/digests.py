@@ -6,6 +6,7 @@ import datetime as dt
 from zoneinfo import ZoneInfo
 
 from clarion.catalog.model import Digest
+from clarion.clock import to_local
 
 _DAY = dt.timedelta(days=1)
 
@@ -15,7 +16,7 @@ def find_due(digest: Digest, now: int, timezone: str) -> int:
     if digest.daily_at is None:
         return now + (digest.window_s or 0) * 1000
     zone = ZoneInfo(timezone)
-    today = dt.datetime.fromtimestamp(now / 1000, zone).date()
+    today = to_local(now, zone).date()
     moment = _moment(today, digest.daily_at, zone)
     return moment if moment > now else _moment(today + _DAY, digest.daily_at, zone)
 

@@ -89,6 +89,14 @@ REOPEN_DIGEST = _reopen(
 )
 REOPEN_HELD = _reopen(JobKind.HELD, "notification_id = :subject AND status = 'held'")
 _REOPEN = {JobKind.DIGEST: REOPEN_DIGEST, JobKind.HELD: REOPEN_HELD}
+# A dead letter that was revived by the next part.
+COMPLETE = statement(
+    "complete_event_of_digest",
+    f"""UPDATE events SET retry_count = 0, updated_at = :now,
+    status = CASE remaining WHEN 0 THEN 'completed' ELSE 'processing' END
+    WHERE app_id = :app_id AND id = :id AND status = 'failed' AND NOT EXISTS (SELECT 1 FROM jobs
+    WHERE event_id = :id AND app_id = :app_id AND lane = {queue.DEAD_LANE})""",
+)
 _SENT = frozenset({"sent", "delivered"})
 _encode = msgspec.json.Encoder().encode
 
@@ -220,15 +228,22 @@ def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
     if _ends_push(outcome):
         yield from end_after((job.subject.partition("/")[2],), EXPIRED, now)
     if job.kind in _REOPEN and outcome.next is None:
-        yield _REOPEN[job.kind].step(
-            id=job.id,
-            lane=job.lane.value,
-            due_at=now,
-            app_id=job.app_id,
-            event_id=job.event_id,
-            user_id=job.user_id,
-            subject=job.subject,
-        )
+        yield from _end_shared(job, now)
+
+
+def _end_shared(job: Job, now: int) -> Iterator[Step]:
+    """Yield the steps that end a job of several parts."""
+    yield _REOPEN[job.kind].step(
+        id=job.id,
+        lane=job.lane.value,
+        due_at=now,
+        app_id=job.app_id,
+        event_id=job.event_id,
+        user_id=job.user_id,
+        subject=job.subject,
+    )
+    if job.kind is JobKind.DIGEST:
+        yield COMPLETE.step(app_id=job.app_id, id=job.event_id, now=now)
 
 
 def _ends_push(outcome: JobOutcome) -> bool:

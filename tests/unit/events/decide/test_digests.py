@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.catalog.model import Digest
+from clarion.clock import EARLIEST_MS, LATEST_MS
 from clarion.events.decide.digests import find_due
 
 DAILY = Digest(daily_at="09:30")
@@ -65,3 +66,9 @@ def is_skipped(shown: dt.datetime, zone: ZoneInfo) -> bool:
     """Whether the clock never shows this time on this day."""
     there = shown.replace(tzinfo=zone, fold=0).astimezone(dt.UTC).astimezone(zone)
     return there.replace(tzinfo=None) != shown.replace(tzinfo=None)
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+@pytest.mark.parametrize("now", [EARLIEST_MS, LATEST_MS])
+def test_the_first_and_the_last_times_have_a_daily_one(now: int, zone: str) -> None:
+    assert abs(find_due(Digest(daily_at="09:00"), now, zone) - now) <= 3 * 86_400_000

@@ -76,7 +76,8 @@ class ErasurePass:
             for table in self.tables:
                 await self._erase(table)
             if self.counts.total() == before:
-                return
+                break
+        await self._write({})  # the counts of the last chunk: what follows may be interrupted
 
     async def _erase(self, table: PersonalTable) -> None:
         match table.owner:
