@@ -18,6 +18,45 @@ POLL_LIMIT_S = 60.0
 NORMAL_S = 1.0
 
 
+class OneConnection:
+    """A connection of a device, which does not reconnect."""
+
+    def __init__(self) -> None:
+        self.is_ready = asyncio.Event()
+        self.is_closed = asyncio.Event()
+        self.code: int | None = None
+
+    async def open(self, node: Node, device: int, secret: str | None = None) -> None:
+        """Connect a device to a node, and return when the node has accepted or refused it."""
+        secret = secret or secret_of(device)
+        await connect(node.gateway_port, token_of(device), secret, self, host=node.host)
+        waiting = [asyncio.create_task(each.wait()) for each in (self.is_ready, self.is_closed)]
+        try:
+            async with asyncio.timeout(POLL_LIMIT_S):
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+    async def close_code(self, within_s: float) -> int | None:
+        """Return the code with which the node closes it."""
+        async with asyncio.timeout(within_s):
+            await self.is_closed.wait()
+        return self.code
+
+    def on_ready(self, socket: DeviceSocket, ready: Ready) -> None:
+        del socket, ready
+        self.is_ready.set()
+
+    def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
+        socket.acknowledge(messages)
+
+    def on_closed(self, socket: DeviceSocket, code: int | None) -> None:
+        del socket
+        self.code = code
+        self.is_closed.set()
+
+
 class CrossNode:
     """Pushes over one node to a device that is connected to another, and stays so."""
 
