@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from bench.installation import secret_of, token_of
 from tests.conftest import IS_NIGHT
 from tests.e2e.administrators import Browser, make_administrator
 from tests.faults.cluster_run import ClusterRun, run_cluster
@@ -136,6 +137,7 @@ async def test_without_looks_at_the_store_a_push_is_not_found(
 
 
 # The same without a fault is in `tests/e2e/test_nodes.py`, whose Redis others use as well.
+@pytest.mark.watched
 async def test_the_newest_connection_wins_while_redis_hangs(
     tmp_path: Path,
     postgres: PostgresServer,
@@ -145,16 +147,16 @@ async def test_the_newest_connection_wins_while_redis_hangs(
     """Of a device that was connected before, goes back and forth, and stays when Redis is back."""
     async with run_cluster(tmp_path, postgres, redis) as run:
         one, two, three = run.cluster.nodes
-        device, taken = SIZES.cluster_devices, []
+        token, secret = token_of(SIZES.cluster_devices), secret_of(SIZES.cluster_devices)
+        taken: list[float] = []
         older = OneConnection()
-        await older.open(one, device)
+        assert await older.open(one, token, secret), older.code
         redis.pause()
         try:
             for node in (two, one, two, three, one):
                 newer = OneConnection()
-                await newer.open(node, device)
+                assert await newer.open(node, token, secret), newer.code
                 began = time.monotonic()
-                assert newer.is_ready.is_set(), newer.code
                 assert await older.close_code(limit_s(CLOSED_S)) == REPLACED
                 taken.append(time.monotonic() - began)
                 older = newer
