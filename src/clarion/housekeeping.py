@@ -16,6 +16,7 @@ from clarion.analytics.model import KEPT_MS, Interval
 from clarion.analytics.rollup import Rollup
 from clarion.app_deletion import AppDeletion
 from clarion.errors import ClarionError
+from clarion.nodes.watch import Watch
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ ATTEMPTS_KEPT_MS = 3600 * 1000
 _PAUSE_S = 0.05
 _PRUNE_EVERY_S = 60
 _COUNT_EVERY_S = 5
+# Who disconnects and is back within this time is written once. While the bus is not heard, other
+# nodes find there that a device has a newer connection.
+_SEEN_EVERY_S = 30.0
+_SEEN_DEAF_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +60,13 @@ class Task:
     clock: Clock
     # Whether this node does it; others do not then.
     is_mine: Callable[[], bool] = lambda: True
+    # If set, it says when this is due.
+    watch: Watch | None = None
 
     async def run(self) -> None:
         """Do it again and again, until cancelled."""
         while True:
-            await asyncio.sleep(self.every_s)
+            await (self.watch.until_due() if self.watch else asyncio.sleep(self.every_s))
             if not self.is_mine():
                 continue
             try:
@@ -89,8 +96,6 @@ def list_tasks(
     What is about the memory of a node is done by each, the rest by the leader alone.
     """
     of_each: dict[str, tuple[float, Step]] = {
-        # Who disconnects and is back within this time is written once.
-        "record_seen_devices": (30, partial(_record_seen, dispatch, stores.devices)),
         "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
         "record_used_keys": (60, partial(_record_used, used_keys, stores.keys)),
     }
@@ -104,7 +109,10 @@ def list_tasks(
     }
     prune = {name: (_PRUNE_EVERY_S, step) for name, step in _list_prunes(stores, settings).items()}
     clock, of_leader = stores.clock, {**steps, **prune}
+    record_seen = partial(_record_seen, dispatch, stores.devices)
+    watch = Watch(dispatch.forwarding.bus, deaf_s=_SEEN_DEAF_S, hearing_s=_SEEN_EVERY_S)
     return (
+        Task("record_seen_devices", _SEEN_EVERY_S, record_seen, clock, watch=watch),
         *(Task(name, every_s, step, clock) for name, (every_s, step) in of_each.items()),
         *(
             Task(name, every_s, step, clock, lambda: membership.is_leading)
@@ -166,12 +174,13 @@ def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], 
 
 
 async def _record_seen(dispatch: Dispatch, devices: Devices, now: int) -> int:
-    seen = list(islice(dispatch.seen, CHUNK))
-    dispatch.seen.difference_update(seen)
+    seen = {
+        device_id: dispatch.seen.pop(device_id) for device_id in [*islice(dispatch.seen, CHUNK)]
+    }
     try:
         await devices.touch(seen, now)
     except ClarionError:
-        dispatch.seen.update(seen)
+        dispatch.seen = {**seen, **dispatch.seen}
         raise
     return len(seen)
 

@@ -267,6 +267,7 @@ PERSONAL = (
             "preferences": JSON,
             "created_at": TIME,
             "last_seen_at": TIME,
+            "connected_at": TIME,
             "invalidated_at": TIME,
             "invalidation_reason": PLAIN,
         },

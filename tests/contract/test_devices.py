@@ -433,9 +433,18 @@ async def test_pages_hold_every_device_once_in_order_while_more_are_added(
 async def test_touching_sets_when_devices_were_last_seen(devices: Devices) -> None:
     seen = [await added(devices, make_device()) for _ in range(3)]
     other = await added(devices, make_device())
-    await devices.touch([device.id for device in seen] + ["nobody"], NOW + 7)
-    expected = [replace(device, last_seen_at=NOW + 7) for device in seen]
+    await devices.touch({device.id: NOW + 5 for device in seen} | {"nobody": NOW}, NOW + 7)
+    expected = [replace(device, last_seen_at=NOW + 7, connected_at=NOW + 5) for device in seen]
     assert await all_devices(devices, "app") == [*expected, other]
+
+
+async def test_touching_keeps_when_the_newest_connection_was_opened(devices: Devices) -> None:
+    device = await added(devices, make_device())
+    for opened_at, newest in ((NOW + 2, NOW + 2), (NOW + 1, NOW + 2), (NOW + 3, NOW + 3)):
+        await devices.touch({device.id: opened_at}, NOW + 7)
+        found = await devices.get("app", device.id)
+        assert found is not None
+        assert found.connected_at == newest
 
 
 async def test_many_devices_are_touched_in_commits_of_limited_size(
@@ -444,7 +453,8 @@ async def test_many_devices_are_touched_in_commits_of_limited_size(
     made = [await added(devices, make_device()) for _ in range(3)]
     ids = [f"unknown-{number}" for number in range(2 * TOUCH_LIMIT)]
     written = CountingEngine(engine)
-    await SqlDevices(written).touch([made[0].id, *ids, made[1].id], NOW + 7)  # type: ignore[arg-type]
+    touched = dict.fromkeys([made[0].id, *ids, made[1].id], NOW)
+    await SqlDevices(written).touch(touched, NOW + 7)  # type: ignore[arg-type]
     assert written.rows == [TOUCH_LIMIT, TOUCH_LIMIT, 2]
     seen = [await devices.get("app", device.id) for device in made]
     assert [device and device.last_seen_at for device in seen] == [NOW + 7, NOW + 7, NOW]
@@ -464,7 +474,7 @@ class CountingEngine:
 
 async def test_touching_nothing_does_nothing(devices: Devices) -> None:
     device = await added(devices, make_device())
-    await devices.touch([], NOW + 7)
+    await devices.touch({}, NOW + 7)
     assert await devices.get("app", device.id) == device
 
 

@@ -1,6 +1,7 @@
 """The table of housekeeping: each task on the real stores, until nothing is left to do."""
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +12,14 @@ from clarion.audit.chain import ChainKeys
 from clarion.audit.sql import SqlAuditLog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.data_directory import DataDirectory
+from clarion.errors import StoreUnavailable
 from clarion.events.model import EventStatus
 from clarion.housekeeping import CHUNK, Task, list_tasks
 from clarion.installation import Installation
+from clarion.nodes.bus import NoBus
 from clarion.nodes.membership import SoleNode
 from clarion.nodes.model import Node
+from clarion.nodes.watch import Watch
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.last_seen import LastSeen
 from clarion.push.connections import Connections
@@ -176,12 +180,41 @@ async def test_devices_that_were_seen_are_recorded(
 ) -> None:
     device = make_device(app_id=store.app_id, last_seen_at=OLD)
     await stores.devices.add(device)
-    dispatch.seen.add(device.id)
+    dispatch.seen[device.id] = NOW - 1
     await tasks["record_seen_devices"].run_once()
     found = await stores.devices.get(store.app_id, device.id)
     assert found is not None
-    assert found.last_seen_at == NOW
-    assert dispatch.seen == set()
+    assert (found.last_seen_at, found.connected_at) == (NOW, NOW - 1)
+    assert dispatch.seen == {}
+
+
+async def test_of_devices_that_cannot_be_recorded_the_newest_connections_are_kept(
+    stores: Stores, dispatch: Dispatch, tasks: dict[str, Task]
+) -> None:
+    async def fail(_seen: Mapping[str, int], _now: int) -> None:
+        dispatch.seen["a"] = NOW + 1
+        raise StoreUnavailable
+
+    stores.devices.touch = fail  # type: ignore[assignment, method-assign]
+    dispatch.seen |= {"a": NOW, "b": NOW}
+    with pytest.raises(StoreUnavailable):
+        await tasks["record_seen_devices"].run_once()
+    assert dispatch.seen == {"a": NOW + 1, "b": NOW}
+
+
+async def test_a_task_that_watches_the_bus_is_due_soon_while_it_is_not_heard(
+    stores: Stores,
+) -> None:
+    done = asyncio.Event()
+
+    async def step(_now: int) -> int:
+        done.set()
+        return 0
+
+    watch = Watch(NoBus(is_alone=False), deaf_s=0.001, hearing_s=1_000)
+    running = asyncio.create_task(Task("task", 1_000, step, stores.clock, watch=watch).run())
+    await asyncio.wait_for(done.wait(), 30)
+    running.cancel()
 
 
 async def test_users_who_were_seen_are_recorded(
@@ -199,7 +232,7 @@ async def test_users_who_were_seen_are_recorded(
 async def test_devices_that_were_seen_are_recorded_in_parts(
     tasks: dict[str, Task], dispatch: Dispatch
 ) -> None:
-    dispatch.seen.update(f"device-{number}" for number in range(CHUNK + 1))
+    dispatch.seen |= {f"device-{number}": NOW for number in range(CHUNK + 1)}
     step = tasks["record_seen_devices"].step
     assert [await step(NOW) for _ in range(3)] == [CHUNK, 1, 0]
 

@@ -141,6 +141,7 @@ VALUES: dict[str, Value] = {
     "capability_hash": b"e-7",
     "bundle_id": "com.example.new",
     "collapse_id": "c7",
+    "connected_at": NOW,
     "created_at": NOW,
     "cursor": 5,
     "device_id": "device-7",
@@ -379,6 +380,7 @@ def rows() -> dict[str, list[tuple[Value, ...]]]:
                 NOW,
                 *[None] * 3,
                 "{}",
+                None,
             )
             for i, a, n in devices
         ],

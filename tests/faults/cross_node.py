@@ -16,6 +16,110 @@ from tests.faults.sizes import SIZES
 AWAY_S = 0.2
 POLL_LIMIT_S = 60.0
 NORMAL_S = 1.0
+NOT_AUTHORISED, REVOKED = 4401, 4410
+
+
+class OneConnection:
+    """A connection of a device, which does not reconnect."""
+
+    def __init__(self) -> None:
+        self.is_ready = asyncio.Event()
+        self.is_closed = asyncio.Event()
+        self.code: int | None = None
+        self._socket: DeviceSocket
+
+    async def open(self, node: Node, token: str, secret: str) -> bool:
+        """Connect to a node, and return whether it accepts the device."""
+        self._socket = await connect(node.gateway_port, token, secret, self, host=node.host)
+        waiting = [asyncio.create_task(each.wait()) for each in (self.is_ready, self.is_closed)]
+        try:
+            async with asyncio.timeout(POLL_LIMIT_S):
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+        return self.is_ready.is_set()
+
+    def cut(self) -> None:
+        """End it without a close frame."""
+        self._socket.cut()
+
+    async def close_code(self, within_s: float) -> int | None:
+        """Return the code with which the node closes it."""
+        async with asyncio.timeout(within_s):
+            await self.is_closed.wait()
+        return self.code
+
+    def on_ready(self, socket: DeviceSocket, ready: Ready) -> None:
+        del socket, ready
+        self.is_ready.set()
+
+    def on_messages(self, socket: DeviceSocket, messages: list[Notification]) -> None:
+        socket.acknowledge(messages)
+
+    def on_closed(self, socket: DeviceSocket, code: int | None) -> None:
+        del socket
+        self.code = code
+        self.is_closed.set()
+
+
+class ChangedDevice:
+    """A device that connects to one node, and is changed on another."""
+
+    def __init__(self, changer: Node, receiver: Node, headers: tuple[tuple[str, str], ...]) -> None:
+        self._changer = changer
+        self._receiver = receiver
+        self._headers = dict(headers)
+        self._path = "/v1/devices"
+        self._token = self._secret = ""
+        self._connection = OneConnection()
+
+    async def register(self) -> None:
+        """Register it, and connect it to the other node."""
+        made = await self._ask({"platform": "clarion"})
+        self._path += f"/{made['device_id']}"
+        self._token, self._secret = made["token"], made["secret"]
+        accepted = await self._connection.open(self._receiver, self._token, self._secret)
+        assert accepted, self._connection.code
+
+    async def invalidate(self) -> float:
+        """Return the seconds until the other node has disconnected it, and lets it in no more."""
+        self._path += "/invalidate"
+        return await self._time_refusal({"reason": "revoked"})
+
+    async def renew_secret(self) -> float:
+        """Return the seconds until it is disconnected, and let in with the new secret alone."""
+        self._path += "/secret"
+        return await self._time_refusal({})
+
+    async def _time_refusal(self, change: object) -> float:
+        began = time.monotonic()
+        changed = await self._ask(change)
+        async with asyncio.timeout(POLL_LIMIT_S):
+            while await self._connect(self._secret) != NOT_AUTHORISED:
+                pass
+            await self._connection.is_closed.wait()
+            while "secret" in changed and await self._connect(changed["secret"]) is not None:
+                pass
+        assert self._connection.code == REVOKED
+        return time.monotonic() - began
+
+    async def _ask(self, body: object) -> dict[str, str]:
+        async with Connection(self._changer.port, self._changer.host) as connection:
+            data = json.dumps(body).encode()
+            answer = await connection.ask("POST", self._path, self._headers, data)
+        assert answer.status in {200, 201}, answer
+        found: dict[str, str] = answer.json
+        return found
+
+    async def _connect(self, secret: str) -> int | None:
+        """Connect and leave; return the code with which the node refused that, or None."""
+        connection = OneConnection()
+        if not await connection.open(self._receiver, self._token, secret):
+            assert connection.code is not None
+            return connection.code
+        connection.cut()
+        return None
 
 
 class CrossNode:

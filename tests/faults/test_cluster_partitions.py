@@ -1,6 +1,7 @@
 """T16: nodes are cut off from PostgreSQL and Redis, in halves, alone, one way, again and again."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import pytest
 
 from tests.cluster.links import POSTGRES, REDIS, SERVERS, Links, has_namespaces, open_links
 from tests.conftest import IS_NIGHT
-from tests.faults.cluster_run import CONVERGED_S, run_cluster
-from tests.faults.cross_node import POLL_LIMIT_S, crossing, time_normal
+from tests.faults.cluster_run import CONVERGED_S, ClusterRun, run_cluster
+from tests.faults.cross_node import POLL_LIMIT_S, ChangedDevice, CrossNode, crossing, time_normal
 from tests.faults.sizes import SIZES
 from tests.lanes import is_measured
 from tests.servers import PostgresServer, RedisServer
@@ -19,6 +20,8 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 FLAPS = 5
 # From when a node is cut off from Redis alone, the others find what it changes in the store.
 FOUND_S = 5.0
+# At first they have to notice that, after three seconds of silence.
+FIRST_FOUND_S = 10.0
 Partition = Callable[[Links], Awaitable[None]]
 
 
@@ -118,26 +121,62 @@ async def test_without_a_look_after_the_gap_a_push_is_lost(
     assert len(missed) == 1
 
 
+# The timing lane judges a cut that has just begun: waiting for the other one would make that lane
+# longer by an eighth. What is not found after it is found only when Redis is back, which the limit
+# against hanging shows in CI; its times are judged by `make faults`, after five minutes.
+@pytest.mark.parametrize(
+    "cut_off_s", [pytest.param(0.0, marks=pytest.mark.timing), SIZES.cut_off_s]
+)
 async def test_what_a_node_changes_without_redis_is_found_however_long_that_lasts(
     tmp_path: Path,
     postgres: PostgresServer,
     redis: RedisServer,
     figures: Callable[[str], None],
+    cut_off_s: float,
 ) -> None:
+    """By the nodes that have Redis; and what these change, by the one that has not."""
     urls = {POSTGRES: postgres.url, REDIS: redis.url}
     async with (
         open_links(urls, in_namespaces=False) as links,
         run_cluster(tmp_path, postgres, redis, links=links) as run,
         crossing(run) as cross,
     ):
+        await run.converge()
         await time_normal(cross)
         links.interrupt(0, REDIS)
-        first_s = await cross.push(POLL_LIMIT_S)
-        await asyncio.sleep(SIZES.cut_off_s)
-        pushed_s = await cross.push(POLL_LIMIT_S)
-        deleted_s = await cross.delete(run.spare_id, run.installation.api_headers())
+        first_s = await push_at_first(cross)
+        await asyncio.sleep(cut_off_s)
+        taken = {"a push": await cross.push(POLL_LIMIT_S)}
+        taken |= await time_refusals(run)
+        headers = run.installation.api_headers()
+        taken["the end of a deleted device"] = await cross.delete(run.spare_id, headers)
+    times = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in taken.items())
     figures(
-        f"T16 cut off from Redis alone: a push crossed in {first_s:.1f} s at first and in "
-        f"{pushed_s:.1f} s after {SIZES.cut_off_s:.0f} s, a deletion in {deleted_s:.1f} s"
+        f"T16 cut off from Redis alone: a push at first {first_s:.1f} s; "
+        f"after {cut_off_s:.0f} s: {times}"
     )
-    assert max(pushed_s, deleted_s) <= FOUND_S or not is_measured()
+    assert first_s <= FIRST_FOUND_S or not is_measured()
+    assert max(taken.values()) <= FOUND_S or not is_measured()
+
+
+async def push_at_first(cross: CrossNode) -> float:
+    """Push until the cut must have been noticed, and return how long the slowest push took.
+
+    The very first may cross sooner: a node that has just started looks at the store once.
+    """
+    slowest_s, began = 0.0, time.monotonic()
+    while time.monotonic() - began < FIRST_FOUND_S:
+        slowest_s = max(slowest_s, await cross.push(POLL_LIMIT_S))
+    return slowest_s
+
+
+async def time_refusals(run: ClusterRun) -> dict[str, float]:
+    """Return after how long one node disconnects and refuses devices that another has changed."""
+    alone, other, _ = run.cluster.nodes
+    taken = {}
+    for name, changer, receiver in (("it", other, alone), ("another", alone, other)):
+        for change in (ChangedDevice.invalidate, ChangedDevice.renew_secret):
+            device = ChangedDevice(changer, receiver, run.installation.api_headers())
+            await device.register()
+            taken[f"{change.__name__} until {name} refuses"] = await change(device)
+    return taken

@@ -1,18 +1,20 @@
 """T15: Redis is killed, hangs, is flushed, and is full, while three nodes work with it."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
+from bench.installation import secret_of, token_of
 from tests.conftest import IS_NIGHT
 from tests.e2e.administrators import Browser, make_administrator
 from tests.faults.cluster_run import ClusterRun, run_cluster
-from tests.faults.cross_node import POLL_LIMIT_S, CrossNode, crossing, time_normal
+from tests.faults.cross_node import POLL_LIMIT_S, CrossNode, OneConnection, crossing, time_normal
 from tests.faults.sizes import SIZES
-from tests.lanes import is_measured
+from tests.lanes import is_measured, limit_s
 from tests.servers import PostgresServer, RedisServer
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
@@ -21,6 +23,9 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 FOUND_S = 5.0
 NORMAL_WITHIN_S = 10.0
 TOO_MANY = 429
+# While Redis hangs, the older of two connections of a device is closed within so many seconds.
+CLOSED_S = 10.0
+REPLACED = 4409
 
 
 async def kill(run: ClusterRun, cross: CrossNode, redis: RedisServer) -> float:
@@ -129,3 +134,41 @@ async def test_without_looks_at_the_store_a_push_is_not_found(
         with pytest.raises(TimeoutError):
             await cross.push(FOUND_S)
         figures(f"T15, control without looks: a push did not cross within {FOUND_S:.0f} s")
+
+
+# The same without a fault is in `tests/e2e/test_nodes.py`, whose Redis others use as well.
+@pytest.mark.watched
+async def test_the_newest_connection_wins_while_redis_hangs(
+    tmp_path: Path,
+    postgres: PostgresServer,
+    redis: RedisServer,
+    figures: Callable[[str], None],
+) -> None:
+    """Of a device that was connected before, goes back and forth, and stays when Redis is back."""
+    async with run_cluster(tmp_path, postgres, redis) as run:
+        one, two, three = run.cluster.nodes
+        token, secret = token_of(SIZES.cluster_devices), secret_of(SIZES.cluster_devices)
+        taken: list[float] = []
+        older = OneConnection()
+        assert await older.open(one, token, secret), older.code
+        redis.pause()
+        try:
+            for node in (two, one, two, three, one):
+                newer = OneConnection()
+                assert await newer.open(node, token, secret), newer.code
+                began = time.monotonic()
+                assert await older.close_code(limit_s(CLOSED_S)) == REPLACED
+                taken.append(time.monotonic() - began)
+                older = newer
+            # Longer than the older ones have taken.
+            with pytest.raises(TimeoutError):
+                await newer.close_code(max(taken) + 2)
+        finally:
+            redis.resume()
+        await run.converge()
+        async with crossing(run) as cross:  # it connects to the second node
+            assert await newer.close_code(limit_s(CLOSED_S)) == REPLACED
+            await time_normal(cross)
+            assert cross.connections == 1
+        times = ", ".join(f"{each:.1f}" for each in taken)
+        figures(f"T15 Redis hangs: the older connection was closed after {times} s")

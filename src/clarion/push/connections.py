@@ -135,7 +135,18 @@ class Connections:
         self._note(connection)
         if older is not None:
             self._forget(older)
-            older.carry_out(older.session.end(CloseCode.REPLACED, "a newer connection took over"))
+            _replace(older)
+
+    def end_replaced(self, device_ids: Iterable[str]) -> None:
+        """Close the connections of devices that have a newer one elsewhere."""
+        for connection in self.find(device_ids):
+            _replace(connection)
+
+    def end_older(self, device_id: str, newest_at: int) -> None:
+        """Close the connection of a device if it was opened before its newest one."""
+        connection = self._by_device.get(device_id)
+        if connection is not None and connection.session.connected_at < newest_at:
+            _replace(connection)
 
     def remove(self, connection: Connection) -> bool:
         """Remove a connection; False if it was replaced by a newer one, which stays."""
@@ -217,6 +228,10 @@ class Connections:
         if device is not None:
             for topic in list(connection.topics or ()):
                 self.unsubscribe(device.app_id, topic, connection)
+
+
+def _replace(connection: Connection) -> None:
+    connection.carry_out(connection.session.end(CloseCode.REPLACED, "a newer connection took over"))
 
 
 def offer(connection: Connection, message: Message, now: int) -> bool:

@@ -3,7 +3,8 @@
 Needed only where several nodes share a database. Devices that another node says it has changed are
 checked at once. All are compared with the store at a steady pace, whatever the number of
 connections: 10,000 are checked within five seconds, 100,000 within fifty. While the bus is heard,
-that is done once in a while, in case that something was not told.
+that is done once in a while, in case that something was not told. A connection also ends if the
+device has a newer one on another node; the others write that every two seconds (`housekeeping.py`).
 """
 
 from __future__ import annotations

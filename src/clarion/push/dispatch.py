@@ -63,8 +63,9 @@ class Dispatch:
             gather_s=gather_s,
             tracer=tracer,
         )
-        # Devices that connected or disconnected since this was last emptied.
-        self.seen: set[str] = set()
+        # Devices that connected or disconnected since this was last emptied, and when their newest
+        # connection here was opened.
+        self.seen: dict[str, int] = {}
         self._messages = messages
         self._connections = connections
         self._clock = clock
@@ -178,10 +179,11 @@ class Dispatch:
         """Add a device's connection, and start to send what the device missed."""
         session = connection.session
         session.recognise(device)
-        session.connected_at = self._clock.now()
+        # Newer than every connection that was written, also if the clock was set back since.
+        session.connected_at = max(self._clock.now(), (device.connected_at or 0) + 1)
         self._connections.add(device.id, connection)
-        self.forwarding.bus.hold(device.id, self._clock.now())
-        self._note_seen(device)
+        self.forwarding.bus.hold(device.id, session.connected_at)
+        self._note_seen(device.id, session.connected_at)
         # Read after others know where the device is: what they store later is forwarded here.
         await self.forwarding.bus.settle()
         await self.topics.resume(connection, device, known)
@@ -197,11 +199,11 @@ class Dispatch:
         session.is_closed = True
         if self._connections.remove(connection) and session.device is not None:
             self.forwarding.bus.release(session.device.id)
-            self._note_seen(session.device)
+            self._note_seen(session.device.id, session.connected_at)
 
-    def _note_seen(self, device: Device) -> None:
-        self.seen.add(device.id)
-        self._stored.forget(device.id)
+    def _note_seen(self, device_id: str, connected_at: int) -> None:
+        self.seen[device_id] = connected_at
+        self._stored.forget(device_id)
 
     async def find_recent(self, after: int, limit: int) -> Sequence[tuple[int, str]]:
         """Return what waits after a sequence for devices of the apps that are connected here."""

@@ -15,7 +15,6 @@ from clarion.clock import Clock
 from clarion.nodes.bus import Bus, NoBus
 from clarion.push.connections import Connections, offer, read_store
 from clarion.push.model import Message
-from clarion.sockets.protocol import CloseCode
 from clarion.telemetry.logs import get_logger
 
 MESSAGE = "push.message"
@@ -42,7 +41,7 @@ class Forwarding:
         bus.hear(MESSAGE, self._take_messages)
         bus.hear(WAITING, self._take_waiting)
         bus.hear(WITHDRAWN, self._take_withdrawn)
-        bus.on_replaced(self._end_replaced)
+        bus.on_replaced(connections.end_replaced)
 
     def forward(self, message: Message) -> None:
         """Have a stored message offered where its device is connected, if anywhere."""
@@ -76,12 +75,6 @@ class Forwarding:
         for device_id, message_id in self.read(WITHDRAWN, several, decode_pair):
             if connection := self._connections.get(device_id):
                 connection.carry_out(connection.session.withdraw(message_id))
-
-    def _end_replaced(self, device_ids: Sequence[str]) -> None:
-        for device_id in device_ids:
-            if connection := self._connections.get(device_id):
-                reason = "a newer connection took over"
-                connection.carry_out(connection.session.end(CloseCode.REPLACED, reason))
 
     def read(
         self, subject: str, several: Sequence[bytes], decode: Callable[[bytes], T]

@@ -69,7 +69,8 @@ class Device:
 
     `address` is what another push service needs to reach it (the token of APNs or FCM, or a Web
     Push subscription), sealed for `address_context`. A device without one is reached by our own
-    gateway, whatever its platform. Each registration seals the address anew.
+    gateway, whatever its platform. Each registration seals the address anew. `connected_at` is when
+    its newest connection was opened, as far as that has been written.
     """
 
     id: str
@@ -84,6 +85,7 @@ class Device:
     invalidation_reason: InvalidationReason | None = None
     address: bytes | None = field(default=None, repr=False)
     preferences: DevicePreferences = field(default_factory=DevicePreferences)
+    connected_at: int | None = None
 
     @property
     def address_context(self) -> str:

@@ -118,8 +118,11 @@ class Devices(Protocol):
     ) -> tuple[str, ...]:
         """Return the ids of a user's invalid devices but the `keep` last ones, at most `limit`."""
 
-    async def touch(self, device_ids: Sequence[str], now: int) -> None:
-        """Set when the devices were last seen, 500 devices a commit."""
+    async def touch(self, connected_at: Mapping[str, int], now: int) -> None:
+        """Set when the devices were last seen, 500 devices a commit.
+
+        Each is given with the time at which a connection of it was opened; the newest is kept.
+        """
 
     async def invalidate(
         self,

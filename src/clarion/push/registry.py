@@ -308,6 +308,8 @@ class Registry:
             self._forget(connected)
             reason = "the device has another user now: reconnect"
             self._disconnect(connected.id, CloseCode.RESTARTING, reason)
+        elif now.connected_at is not None:
+            self.connections.end_older(connected.id, now.connected_at)
 
     async def _revoke_excess(self, changed: Device) -> tuple[str, ...]:
         """Revoke the devices of a user beyond the limit, least recently seen first; return them.

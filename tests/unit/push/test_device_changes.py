@@ -33,6 +33,7 @@ class Phone:
     def __init__(self, device: Device) -> None:
         self.session = DeviceSession(NOW)
         self.session.recognise(device)
+        self.session.connected_at = NOW
         self.closed: CloseCode | None = None
         self.reason = ""
         self.is_closed = asyncio.Event()
@@ -72,7 +73,7 @@ class Node:
             case "label":
                 await devices.update("app", device.id, DeviceDetails(label="new"), NOW)
             case "seen":
-                await devices.touch([device.id], NOW + 1)
+                await devices.touch({device.id: NOW}, NOW + 1)
             case "revoked":
                 await devices.invalidate("app", device.id, InvalidationReason.REVOKED, NOW)
             case "deleted":
@@ -110,6 +111,17 @@ async def test_a_connection_ends_if_it_must_not_go_on(
     assert node.phone.closed == code
     # What is cached is read again, too.
     assert node.registry.is_current(found) is (code is None)
+
+
+@pytest.mark.parametrize(
+    ("opened_at", "code"), [(NOW - 1, None), (NOW, None), (NOW + 1, CloseCode.REPLACED)]
+)
+async def test_a_connection_ends_if_another_node_has_a_newer_one(
+    node: Node, opened_at: int, code: CloseCode | None
+) -> None:
+    await node.elsewhere.touch({node.device.id: opened_at}, NOW + 2)
+    await node.registry.check("app", [node.device])
+    assert node.phone.closed == code
 
 
 async def test_devices_of_a_deleted_app_hear_that_it_was_the_app(node: Node) -> None:

@@ -19,6 +19,7 @@ from clarion.push.topic_dispatch import CHUNK
 from clarion.sockets.protocol import CloseCode
 from clarion.store.statement import Unit
 from tests.factories import MINUTE, make_message
+from tests.replacing import replace
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway, Phone
 
@@ -217,10 +218,20 @@ async def test_a_connection_that_closes_during_connect_does_not_get_ready(gatewa
 
 async def test_devices_that_connect_and_disconnect_are_seen(gateway: Gateway) -> None:
     phone = await gateway.connect()
-    assert gateway.dispatch.seen == {gateway.device.id}
+    expected = {gateway.device.id: gateway.clock.now()}
+    assert gateway.dispatch.seen == expected
     gateway.dispatch.seen.clear()
+    gateway.clock.milliseconds += MINUTE
     gateway.dispatch.disconnect(phone)
-    assert gateway.dispatch.seen == {gateway.device.id}
+    assert gateway.dispatch.seen == expected
+
+
+async def test_a_connection_is_newer_than_those_before_though_the_clock_was_set_back(
+    gateway: Gateway,
+) -> None:
+    before = gateway.clock.now() + MINUTE
+    phone = await gateway.connect(replace(gateway.device, connected_at=before))
+    assert phone.session.connected_at == gateway.dispatch.seen[gateway.device.id] == before + 1
 
 
 async def test_an_acknowledgement_of_a_replaced_connection_counts(gateway: Gateway) -> None:

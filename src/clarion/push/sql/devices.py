@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from operator import attrgetter
 
@@ -191,7 +191,11 @@ SELECT_INVALID_OF_USER = statement(
     AND invalidated_at IS NOT NULL ORDER BY invalidated_at DESC, id DESC
     LIMIT :limit OFFSET :keep""",
 )
-TOUCH = statement("touch_device", "UPDATE devices SET last_seen_at = :now WHERE id = :id")
+TOUCH = statement(
+    "touch_device",
+    """UPDATE devices SET last_seen_at = :now, connected_at = CASE
+    WHEN connected_at > :connected_at THEN connected_at ELSE :connected_at END WHERE id = :id""",
+)
 INVALIDATE = statement(
     "invalidate_device",
     f"""UPDATE devices SET invalidated_at = :now, invalidation_reason = :reason
@@ -393,9 +397,12 @@ class SqlDevices:
         )
         return tuple(device_id for (device_id,) in rows)
 
-    async def touch(self, device_ids: Sequence[str], now: int) -> None:
+    async def touch(self, connected_at: Mapping[str, int], now: int) -> None:
         # In key order, as every batch is written.
-        rows = [TOUCH.bind(now=now, id=device_id) for device_id in sorted(device_ids)]
+        rows = [
+            TOUCH.bind(now=now, connected_at=moment, id=device_id)
+            for device_id, moment in sorted(connected_at.items())
+        ]
         for start in range(0, len(rows), TOUCH_LIMIT):
             chunk = rows[start : start + TOUCH_LIMIT]
             await self._engine.write(Unit("", (TOUCH.many(chunk),)))
