@@ -6,14 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 # How often each happens where it can, in a run that has it.
-ODDS = {
-    "writer_dies": 0.01,
-    "writer_dies_after": 0.01,
-    "disk_full": 0.05,
+_ODDS = {
     "store_busy": 0.05,
     "answer_unknown": 0.05,
-    "scrub_busy": 0.3,
-    "scrub_slow": 0.3,
+    "disk_full": 0.05,
     "read_fails": 0.003,
     "provider_hangs": 0.1,
     "provider_retries": 0.3,
@@ -24,15 +20,24 @@ ODDS = {
     "node_crash": 0.05,
     "node_stop": 0.05,
     "cancel": 0.1,
+}
+# Of one node and its writer process.
+_OF_ONE = {
+    "writer_dies": 0.01,
+    "writer_dies_after": 0.01,
+    "scrub_busy": 0.3,
+    "scrub_slow": 0.3,
     "clock_step": 0.05,
-    # Of several nodes.
+}
+_OF_SEVERAL = {
     "node_pause": 0.05,
-    "redis_cut": 0.1,
+    "redis_cut": 0.3,
     "redis_flush": 0.05,
-    "redis_stop": 0.05,
+    "redis_stop": 0.1,
     "store_cut": 0.05,
     "store_lost": 0.01,
 }
+ODDS = _ODDS | _OF_ONE | _OF_SEVERAL
 # The longest usual delay in seconds; one in fifty is `LATE` times as long.
 DELAYS = {
     "pipe": 0.002,
@@ -56,9 +61,11 @@ class Faults:
     counts: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def choose(cls, chance: random.Random, without: Collection[str] = ()) -> "Faults":
+    def choose(
+        cls, chance: random.Random, without: Collection[str] = (), *, is_shared: bool = False
+    ) -> "Faults":
         """Choose a profile: nothing, one kind, some, or all of them; and leave some out."""
-        names = sorted(ODDS)
+        names = sorted(_ODDS | (_OF_SEVERAL if is_shared else _OF_ONE))
         match chance.randrange(4):
             case 0:
                 kinds: list[str] = []

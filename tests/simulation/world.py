@@ -192,24 +192,24 @@ class World:
         most: int | None = None,
     ) -> None:
         self.loop, self.chance, self._most = loop, chance, most
-        self.faults = Faults.choose(chance, without)
+        self._places = ["a", "b", "c"][: chance.choice([1] * 7 + [2, 2, 3])]
+        self.faults = Faults.choose(chance, without, is_shared=self.is_shared)
         self.clock = WorldClock(loop)
         self.disk = Disk(_furnished())
         self.provider = Provider(self)
         # By place: the node that is there, or was there last. One alone is on SQLite.
         self.nodes: dict[str, Node] = {}
-        self._places = ["a", "b", "c"][: chance.choice([1] * 7 + [2, 2, 3])]
         self.redis = SimulatedRedis(loop, self.faults) if self.is_shared else None
         loop.connect = self.redis.connect if self.redis else None
-        self._favourite = chance.choice([*sorted(TYPES), "HEAP", "HEAP"])  # sent more often
         # In some runs, notifications are kept for a day, and days pass.
         self.kept_ms = chance.choice([1, 1_000, 1_000]) * DAY_MS
+        self._favourite = self._choose_favourite()
         self._site = Site(
             loop, self.disk, self.faults, self.clock, self.provider, self.kept_ms, self.redis
         )
         self._started = 0
         # How long a round takes.
-        self._pace_s = chance.choice([6, 6, 6, 200]) if self.is_shared else 6
+        self._pace_s = chance.choice([6, 200]) if self.is_shared else 6
         # Until when something was wrong with a node itself, or with its way to the store.
         self.troubled: dict[int, float] = {}
         self.devices: dict[str, tuple[SimulatedDevice, Any]] = {}
@@ -230,6 +230,11 @@ class World:
         # Notifications that were being sent when time passed: their leases have ended.
         self.overslept: set[str] = set()
         self.lines: list[str] = []
+
+    def _choose_favourite(self) -> str:
+        """Choose a type that is sent more often: one counted for long, one with limits, or any."""
+        rare = "SELDOM" if self.kept_ms == DAY_MS else "HEAP"
+        return self.chance.choice([*sorted(TYPES), rare, rare, rare])
 
     def note(self, line: str) -> None:
         """Add a line to the story."""
