@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from clarion.access.model import AdminCredential, AppCaller
+from clarion.access.model import AdminCredential, AppCaller, Caller
 from clarion.access.port import Authenticators, Origins
 from clarion.clock import Clock
 from clarion.errors import (
@@ -25,6 +25,7 @@ from clarion.errors import (
     InvalidFields,
     MethodNotAllowed,
     NotFound,
+    Unauthenticated,
 )
 from clarion.http import problems
 from clarion.http.admission import Admission
@@ -51,7 +52,7 @@ from clarion.http.path_templates import PathTemplates
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import Sender
-from clarion.http.strangers import Peers, check_head, is_direct
+from clarion.http.strangers import Peers, check_head, is_direct, leads_elsewhere
 from clarion.nodes.port import Limits
 from clarion.settings import Settings
 from clarion.telemetry import logs
@@ -269,7 +270,7 @@ class Front:
             if preflight := self._cors.find_preflight(request):
                 await sender.respond(preflight)
                 return None
-        request.caller = caller = await self._admission.admit(request, extra)
+        request.caller = caller = await self._admit(request, extra)
         if is_foreign:
             await self._cors.check(caller, request, extra)
         if caller is None:
@@ -280,6 +281,14 @@ class Front:
             return await self._answer(request, sender)
         finally:
             self._running.end(who)
+
+    async def _admit(self, request: Request, extra: Headers) -> Caller | None:
+        try:
+            return await self._admission.admit(request, extra)
+        except Unauthenticated:
+            if leads_elsewhere(request.scope["path"]):
+                raise NotFound from None
+            raise
 
     async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
         """Answer a request, unless its response is a stream; that is returned."""

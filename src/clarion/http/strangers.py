@@ -8,6 +8,7 @@ a proxy may understand in another way than we do is refused.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -24,6 +25,7 @@ _FORWARDED = frozenset(
     | {b"x-real-ip"}
 )
 _HTTP_2 = "2"
+_DOTS = re.compile(r"/\.\.(?:[/;\\]|$)")
 
 
 class Peers(NamedTuple):
@@ -66,6 +68,14 @@ def is_direct(scope: Scope) -> bool:
     if scope["scheme"] != "http" or scope["http_version"] == "1":
         return False
     return _FORWARDED.isdisjoint(name for name, _ in scope["headers"])
+
+
+def leads_elsewhere(path: str) -> bool:
+    """Whether others may read a path as another one: `/v1/../metrics` as `/metrics`.
+
+    The id of a user may be `..` all the same: only strangers are refused for it.
+    """
+    return _DOTS.search(path) is not None
 
 
 def normalise(text: str) -> str:

@@ -380,6 +380,19 @@ async def test_every_path_below_v1_needs_authentication(client: Client, path: st
     assert client.framework.seen == []
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/../metrics", "/v1/gateway/../docs", "/v1/..;/demo", "/v1/..\\metrics", "/v1/.."]
+)
+async def test_a_path_that_leads_elsewhere_is_none_for_strangers(client: Client, path: str) -> None:
+    assert (await client.ask(path)).status == 404
+    assert client.framework.seen == []
+
+
+async def test_an_id_of_two_dots_is_one_for_callers(client: Client) -> None:
+    assert (await client.ask("/v1/users/...")).status == 401
+    assert (await client.ask_as_app("/v1/users/..")).status == 200
+
+
 async def test_the_framework_gets_the_caller(client: Client) -> None:
     assert (await client.ask_as_app("/v1/keys")).status == 200
     assert client.framework.seen[0]["clarion.caller"].key_id == client.issued.key.id
