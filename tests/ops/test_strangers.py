@@ -20,8 +20,8 @@ FOR_OPERATORS = ("/metrics", "/docs", "/openapi.json", "/demo")
 FOR_ADMINISTRATORS = ("/admin",)
 PLAIN = {"HTTP/1.1", "HTTP/1.0"}
 REFUSED = {403, 404}
-# Requests that are no HTTP, which a proxy refuses as such and never passes on: `#` and zero are in no
-# target, a path of HTTP/2 begins with a slash, and the host of an absolute target is that of `Host`.
+# Requests that are no HTTP, which a proxy refuses as such and never passes on: `#` and zero are in
+# no target, a path of HTTP/2 begins with a slash, and the host of an absolute target is `Host`.
 NO_HTTP = {"fragment", "zero", "absolute", "absolute here", "absolute TLS"}
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
@@ -95,7 +95,7 @@ def proxy(
 
 
 def is_refused(answer: Answer, spelling: str) -> bool:
-    """Whether a stranger has learned nothing: 403 or 404, or 400 of the proxy for what is no HTTP."""
+    """Whether the answer is 403 or 404; or 400 of the proxy itself, for what is no HTTP."""
     if answer.status == 400:
         return spelling in NO_HTTP and not answer.is_from_clarion
     return answer.status in REFUSED
