@@ -140,6 +140,18 @@ def test_the_table_reaches_the_server(proxy: Proxy) -> None:
         assert answer.is_from_clarion is not refuses_plain, way
 
 
+def test_clients_of_a_proxy_with_tls_are_told_to_use_it_next_time(
+    proxy: Proxy, server: Installation
+) -> None:
+    """Only if the proxy is one of `--trusted-proxies`: others say what they like."""
+    is_trusted = "trusted_proxies" in server.flags
+    for way, ask in list_ways(proxy).items():
+        for path in ("/ready", "/v1/keys", "/admin/sign-in"):
+            answer = ask(path, (("X-Forwarded-Proto", "https"),) if way in PLAIN else ())
+            is_sent = is_trusted and way in {"HTTP/1.1 over TLS", "HTTP/2 over TLS"}
+            assert ("strict-transport-security" in answer.headers) is is_sent, (way, path)
+
+
 def test_operators_on_the_machine_see_it(server: Installation) -> None:
     asker = Asker(server.port)
     assert {asker.get(path).status for path in FOR_OPERATORS} == {200}

@@ -200,7 +200,7 @@ class Front:
         started = time.perf_counter()
         headers = index_headers(scope["headers"])
         request_id = self._request_id(headers)
-        extra: Headers = [(b"x-request-id", request_id.encode()), *self._safety[scope["scheme"]]]
+        extra = self._start_headers(scope, headers, request_id)
         requests = self.connections.begin((*scope["client"], scope["server"][1]))
         request = Request(
             scope,
@@ -232,6 +232,15 @@ class Front:
         finally:
             self.connections.end(requests)
         self._conclude(request, requests, sender, started)
+
+    def _start_headers(
+        self, scope: Scope, headers: Mapping[bytes, bytes], request_id: str
+    ) -> Headers:
+        """Return the headers that every response has."""
+        extra: Headers = [(b"x-request-id", request_id.encode()), *self._safety[scope["scheme"]]]
+        if self._peers.ended_tls(scope, headers):
+            extra.append(HSTS)
+        return extra
 
     def _check(self, request: Request) -> None:
         """Refuse what is ambiguous, and hide what is not for strangers."""

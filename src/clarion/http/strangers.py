@@ -57,6 +57,12 @@ class Peers(NamedTuple):
         found = ipaddress.ip_address(address)
         return any(found in network for network in self.proxies)
 
+    def ended_tls(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a proxy of ours got the request over TLS, and passed it on without."""
+        if headers.get(b"x-forwarded-proto") != b"https" or scope["scheme"] != "http":
+            return False
+        return self.is_proxy(normalise(str(scope["client"][0])))
+
 
 def is_direct(scope: Scope) -> bool:
     """Whether a request shows no sign of a proxy.

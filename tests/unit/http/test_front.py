@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion import setting_types
 from clarion.access.administrators.authentication import AdminAuthentication
 from clarion.access.administrators.model import AdminSession, hash_token, new_token
 from clarion.access.administrators.policy import SignInPolicy
@@ -257,6 +258,19 @@ async def test_tls_with_an_own_certificate_is_asked_for_next_time_too(
         client.scheme = "https"
         answer = await client.ask(path)
         assert answer.headers.get(name) == (HSTS[1] if own else None)
+
+
+@pytest.mark.parametrize(
+    ("proxies", "protocol", "is_sent"),
+    [("192.0.2.0/24", "https", True), ("192.0.2.0/24", "http", False), ("", "https", False)],
+)
+async def test_tls_that_a_proxy_of_ours_ends_is_asked_for_next_time_too(
+    make: Make, proxies: str, protocol: str, *, is_sent: bool
+) -> None:
+    client = make(trusted_proxies=setting_types.networks(proxies))
+    for path in ("/plain", "/v1/nothing"):
+        headers = (await client.ask(path, headers={"X-Forwarded-Proto": protocol})).headers
+        assert headers.get(HSTS[0]) == (HSTS[1] if is_sent else None)
 
 
 async def test_a_fast_route_is_answered_by_its_function(client: Client) -> None:
