@@ -19,6 +19,7 @@ from hypothesis import settings
 
 from tests.lanes import Lane, enter_lane, keep_lane, lanes_in
 from tests.servers import POSTGRES, REDIS, RedisCluster, SharedServers, shared_url
+from tests.sorting import SORTING, choose_sorting, describe_sorting
 
 T = TypeVar("T")
 SERVERS = pytest.StashKey[SharedServers]()
@@ -46,16 +47,19 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGTERM, interrupt)
     config.stash[SERVERS] = SharedServers()
     config.stash[SERVERS].start()
+    if url := os.environ.get(POSTGRES):
+        choose_sorting(url)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     servers = config.stash.get(SERVERS, None)
-    return servers.describe() if servers else []
+    return [*servers.describe(), *describe_sorting()] if servers else []
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if servers := config.stash.get(SERVERS, None):
         servers.stop()
+        os.environ.pop(SORTING, None)
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from clarion.access.administrators.api import account_changes as account_changes_api
 from clarion.access.administrators.api import administrators as administrators_api
 from clarion.access.administrators.api import keys as admin_keys_api
 from clarion.access.administrators.api import second_factors as second_factors_api
@@ -64,6 +65,7 @@ ROUTES = (
     *tickets_api.ROUTES,
     *admin_sessions_api.ROUTES,
     *second_factors_api.ROUTES,
+    *account_changes_api.ROUTES,
     *admin_keys_api.ROUTES,
     *administrators_api.ROUTES,
     *users_api.ROUTES,

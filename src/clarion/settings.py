@@ -193,8 +193,8 @@ class Settings:
         "",
         parse.networks,
         "LIST",
-        "Networks from which administrators may sign in, like 10.0.0.0/8, separated by commas. "
-        "Empty: all.",
+        "Networks from which administrators may sign in, like 10.0.0.0/8, separated by commas. A "
+        "proxy in them lets in all of its clients, unless --trusted-proxies names it. Empty: all.",
     )
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
         "",
@@ -202,7 +202,7 @@ class Settings:
         "LIST",
         "Networks of proxies, separated by commas. Over --listen, their X-Forwarded-For and "
         "X-Forwarded-Proto are believed; over --tls-listen they are TCP proxies, and addresses of "
-        "clients are unknown. Empty: none.",
+        "clients are unknown. A proxy that is not named passes for the client itself. Empty: none.",
     )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."

@@ -33,6 +33,14 @@ def give_password(page: Page, username: str, password: str = PASSWORD) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
+def see_change(page: Page, action: str, packages: Path) -> None:
+    """See what changed about the account since it was signed in before, and go on."""
+    expect(page.get_by_role("heading", level=1)).to_have_text("Changes to your account")
+    expect(page.get_by_text(action)).to_be_visible()
+    assert find_faults(page, packages) == []
+    page.get_by_role("link", name="Continue").click()
+
+
 @pytest.mark.core
 def test_the_first_administrator_is_made_and_signs_in_again(
     dashboard: Dashboard, open_window: OpenWindow, packages: Path
@@ -60,6 +68,7 @@ def test_the_first_administrator_is_made_and_signs_in_again(
     give_password(page, "ana")
     assert find_faults(page, packages) == []
     give_code(page, secret)
+    see_change(page, "second_factor.add", packages)
     expect(page).to_have_url(dashboard.url("/overview?notice=none"))
 
     page.get_by_role("button", name="Sign out").click()

@@ -59,6 +59,7 @@ from clarion.store.postgres.engine import PostgresEngine
 from tests import fork_server
 from tests.conftest import run_apart, run_sql
 from tests.factories import FixedClock
+from tests.sorting import chosen_sorting
 
 # A back end and the fixture that has its address: a missing server is an error in that fixture.
 STORES = {"sqlite": "migrated_database", "postgres": "emptied_database"}
@@ -66,8 +67,6 @@ REDIS = {"redis": "redis_url", "redis_cluster": "redis_cluster_url"}
 HOT = {"memory": "no_address", **REDIS}
 DEPENDENCIES = {**STORES, **REDIS}
 
-# What plain `createdb` gives on most machines, and what comes near to it if this one lacks that.
-AS_PEOPLE_DO = ("LOCALE 'en_US.UTF-8'", "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
 REMEMBER_TABLES = """
 CREATE SCHEMA kept;
 CREATE TABLE kept.tables AS SELECT tablename FROM pg_tables WHERE schemaname = 'public'
@@ -150,18 +149,10 @@ def emptied_database(worker_database: str, empty_worker_database: Callable[[], o
     return worker_database
 
 
-async def create_sorting(server_url: str, name: str) -> bool:
-    """Create a database that sorts as people do; False if the machine has no such locale."""
-    client = await asyncpg.connect(server_url)
-    try:
-        for locale in AS_PEOPLE_DO:
-            with suppress(asyncpg.PostgresError):
-                await client.execute(f"CREATE DATABASE {name} TEMPLATE template0 {locale}")
-                return True
-        await client.execute(f"CREATE DATABASE {name}")
-        return False
-    finally:
-        await client.close()
+async def create_sorting(server_url: str, name: str) -> None:
+    """Create a database that sorts as the first lines of the run say."""
+    sorting = chosen_sorting()
+    await run_sql(server_url, f"CREATE DATABASE {name} {sorting.options}")
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ async def test_a_delivery_counts_for_each_outcome_at_its_time(day: Day) -> None:
     await day.run(NOW + 2 * HOUR_MS)
     reports = SqlDeliveryReports(day.engine)
     for at in (NOW + 3 * HOUR_MS, NOW + 4 * HOUR_MS):
-        await reports.confirm(day.app_id, made.id, Channel.SMS, at)
+        await reports.confirm(day.app_id, made.id, Channel.SMS, since=NOW, now=at)
     await day.run(NOW + 5 * HOUR_MS)
     assert await day.read(Metric.DELIVERIES, By.OUTCOME) == {("sent",): 1, ("delivered",): 1}
     assert set(await day.times(Metric.DELIVERIES)) == {HOUR_MS, 3 * HOUR_MS}

@@ -15,17 +15,21 @@ from clarion.channels.twilio import build_callback_url
 from clarion.channels.twilio_callbacks import BODY_LIMIT_BYTES, TwilioCallbacks, sign
 from clarion.errors import BodyTooLarge, Forbidden, MalformedBody, MethodNotAllowed, NotFound
 from clarion.events.model import Delivery, DeliveryStatus, JobOutcome
+from clarion.events.sql import deliveries
 from clarion.events.sql.deliveries import SqlDeliveryReports
 from clarion.http.asgi import Request
 from clarion.store.engine import Engine
+from clarion.store.statement import Unit
 from tests.factories import NOW, FixedClock, new_app_id
 from tests.peers.twilio import ACCOUNT, TOKEN, sign_text
 from tests.peers.twilio import sign as sign_form
 from tests.pipeline import PipelineStore, make_delivery, make_notification
+from tests.replacing import replace
 
 PUBLIC_URL = "https://clarion.example/notify"
 FORM = "application/x-www-form-urlencoded"
 NAME = "my sms"
+DAY_MS = 24 * 3600 * 1000
 
 
 class MemoryProviders:
@@ -58,6 +62,7 @@ class Installation:
 
     store: PipelineStore
     callbacks: TwilioCallbacks
+    clock: FixedClock
     notification_id: str
 
     @property
@@ -107,10 +112,17 @@ async def installed(engine: Engine) -> Installation:
     store = PipelineStore(engine, new_app_id())
     event, job = await store.claimed()
     notification = make_notification(event)
-    delivery = make_delivery(notification, channel=Channel.SMS, status=DeliveryStatus.SENT)
+    delivery = make_delivery(
+        notification,
+        channel=Channel.SMS,
+        status=DeliveryStatus.SENT,
+        sent_at=NOW - DAY_MS,
+        last_attempt_at=NOW,
+    )
     assert await store.write(
         JobOutcome(job=job, notification=notification, deliveries=(delivery,))
     ) == [True]
+    clock = FixedClock(NOW + 5_000)
     callbacks = TwilioCallbacks(
         providers=MemoryProviders(  # type: ignore[arg-type]
             make_provider(store.app_id),
@@ -118,10 +130,10 @@ async def installed(engine: Engine) -> Installation:
             make_provider("other-app", secrets={"auth_token": "hostile"}),
         ),
         reports=SqlDeliveryReports(engine),
-        clock=FixedClock(NOW + 5_000),
+        clock=clock,
         public_url=PUBLIC_URL,
     )
-    return Installation(store, callbacks, notification.id)
+    return Installation(store, callbacks, clock, notification.id)
 
 
 @pytest.mark.parametrize("status", ["delivered", "read"])
@@ -167,6 +179,30 @@ async def test_the_first_final_report_counts(installed: Installation, first: str
     for late in ("failed", "undelivered", "delivered", "sent", first):
         assert await installed.report(late, ErrorCode="30008") == 204
     assert await installed.read() == before
+
+
+@pytest.mark.parametrize("status", ["delivered", "failed"])
+async def test_a_report_counts_for_seven_days_after_the_last_attempt(
+    installed: Installation, status: str
+) -> None:
+    """Twilio signs no time: whoever has an old report could send it at any time."""
+    installed.clock.milliseconds = NOW + 7 * DAY_MS + 1
+    before = await installed.read()
+    assert await installed.report(status) == 204
+    assert await installed.read() == before
+    installed.clock.milliseconds = NOW + 7 * DAY_MS
+    assert await installed.report(status) == 204
+    assert (await installed.read()).status == status
+
+
+async def test_a_report_may_come_before_the_outcome_of_the_attempt(
+    installed: Installation, engine: Engine
+) -> None:
+    queued = replace(await installed.read(), status=DeliveryStatus.QUEUED, last_attempt_at=None)
+    await engine.write(Unit("ana", (deliveries.put([queued]),), installed.store.app_id))
+    installed.clock.milliseconds = NOW + 8 * DAY_MS
+    assert await installed.report("delivered") == 204
+    assert (await installed.read()).status is DeliveryStatus.DELIVERED
 
 
 async def test_a_report_of_an_unknown_notification_is_ignored(installed: Installation) -> None:

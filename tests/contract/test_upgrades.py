@@ -29,6 +29,7 @@ from tests.conftest import run_sql
 from tests.contract.conftest import create_sorting, opened
 from tests.factories import NOW
 from tests.replacing import replace
+from tests.sorting import Sorting, chosen_sorting
 
 BEFORE_NAMES = 4
 OLD_DELIVERY = """INSERT INTO deliveries (notification_id, channel, app_id, user_id, status, reason,
@@ -264,11 +265,12 @@ AND table_name NOT IN ('migrations', 'attributes_of_users')"""
 async def test_texts_are_compared_by_code_points_whatever_the_database_does(
     postgres_url: str, database_name: str
 ) -> None:
-    sorts = await create_sorting(postgres_url, database_name)
+    await create_sorting(postgres_url, database_name)
     url = postgres_url.removesuffix("postgres") + database_name
     await migrate_to(BEFORE_COLLATION, url, USERS_WITH_ATTRIBUTES)
     client = await asyncpg.connect(url)
     try:
+        sorts = chosen_sorting() is not Sorting.BYTES
         assert await client.fetchval("SELECT 'ana' < 'B'") is sorts
         assert len(await client.fetch(OTHER_COLLATIONS)) > 100
         await migrate(url)

@@ -237,6 +237,7 @@ TABLE: dict[str, Rule] = {
     "POST /v1/admin/totp": admin(),
     "DELETE /v1/admin/totp": admin(),
     "GET /v1/admin/sessions": admin(),
+    "GET /v1/admin/account-changes": admin(),
     "DELETE /v1/admin/sessions/{session_id}": admin(),
     "PUT /v1/admin/password": admin(
         body={"current_password": PASSWORD, "password": "another good one"}
@@ -575,6 +576,7 @@ def test_an_administrator_has_nothing_of_the_sessions_and_keys_of_others(world: 
         "DELETE /v1/admin/sessions/{session_id}": {404},
         "GET /v1/admin/keys": {200},
         "GET /v1/admin/sessions": {200},
+        "GET /v1/admin/account-changes": {200},
         "GET /v1/admin/session": {200},
     }
     assert find_faults(world, browser, allowed) == []

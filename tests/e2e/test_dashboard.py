@@ -172,6 +172,8 @@ def test_a_sign_in_leads_back_to_pages_of_the_dashboard_only(server: Server, pat
     browser = Browser(server.installation.port)
     body = urlencode(fields | {"next": path}).encode()
     answer = browser.ask("POST", SIGN_IN, body, headers=FORM)
+    assert (answer.status, answer.headers["location"]) == (303, "/admin/changes?next=/admin")
+    answer = browser.get(f"/admin/changes?{urlencode({'next': path})}")
     assert (answer.status, answer.headers["location"]) == (303, "/admin")
 
 

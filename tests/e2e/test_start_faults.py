@@ -202,6 +202,8 @@ def test_a_postgresql_elsewhere_needs_tls(
     (fault,) = faults_of(installation.run("migrate", database=elsewhere))
     assert "offers no TLS" in fault
     assert "sslmode=disable" in fault
+    (fault,) = faults_of(installation.run("migrate", database=f"{elsewhere}?sslmode=prefer"))
+    assert fault.startswith("--database: sslmode=prefer could send the password")
     done = installation.run("migrate", database=f"{elsewhere}?sslmode=disable")
     assert done.returncode == 0, done.stderr
 

@@ -102,7 +102,7 @@ def _write_caddy(folder: Path, server: Installation) -> tuple[Proxy, list[str]]:
         {
             "127.0.0.1:8080": f"127.0.0.1:{server.port}",
             "127.0.0.1:8081": f"127.0.0.1:{server.gateway_port}",
-            f"{NAME} {{": f"{NAME} {{\n\ttls {keys}",
+            f"\n{NAME} {{": f"\n{NAME} {{\n\ttls {keys}",
         },
     )
     ports = f"\thttp_port {proxy.plain}\n\thttps_port {proxy.tls}\n"

@@ -20,8 +20,9 @@ FOR_OPERATORS = ("/metrics", "/docs", "/openapi.json", "/demo")
 FOR_ADMINISTRATORS = ("/admin",)
 PLAIN = {"HTTP/1.1", "HTTP/1.0"}
 REFUSED = {403, 404}
-# What is no path at all is refused as such, and so is what is taken for `/v1/…`.
-ODD = REFUSED | {400, 401}
+# Requests that are no HTTP, which a proxy refuses as such and never passes on: `#` and zero are in
+# no target, a path of HTTP/2 begins with a slash, and the host of an absolute target is `Host`.
+NO_HTTP = {"fragment", "zero", "absolute", "absolute here", "absolute TLS"}
 
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "plain": lambda path: path,
@@ -94,14 +95,10 @@ def proxy(
 
 
 def is_refused(answer: Answer, spelling: str) -> bool:
-    """Whether a stranger has learned nothing.
-
-    Caddy sends everybody to TLS, and answers 200 without a body for hosts that it does not know.
-    """
-    if not answer.is_from_clarion and answer.headers.get("server") == "Caddy":
-        location = answer.headers.get("location", "")
-        return location.startswith("https://") if answer.status == 308 else answer.body == b""
-    return answer.status in (REFUSED if spelling == "plain" else ODD)
+    """Whether the answer is 403 or 404; or 400 of the proxy itself, for what is no HTTP."""
+    if answer.status == 400:
+        return spelling in NO_HTTP and not answer.is_from_clarion
+    return answer.status in REFUSED
 
 
 def list_tries(paths: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -132,11 +129,27 @@ def test_the_dashboard_is_not_there_without_tls(proxy: Proxy) -> None:
 
 
 def test_the_table_reaches_the_server(proxy: Proxy) -> None:
-    """It would prove nothing if the proxies answered all of it themselves."""
+    """It would prove nothing if the proxies answered all of it themselves.
+
+    Caddy does without TLS, but it listens.
+    """
     for way, ask in list_ways(proxy).items():
-        assert ask("/ready", ()).status in {200, 308}, way
-        answer = ask("/metrics", ())
-        assert answer.is_from_clarion or answer.status == 308, way
+        ready, answer = ask("/ready", ()), ask("/metrics", ())
+        refuses_plain = way in PLAIN and ready.headers.get("server") == "Caddy"
+        assert ready.status == (403 if refuses_plain else 200), way
+        assert answer.is_from_clarion is not refuses_plain, way
+
+
+def test_clients_of_a_proxy_with_tls_are_told_to_use_it_next_time(
+    proxy: Proxy, server: Installation
+) -> None:
+    """Only if the proxy is one of `--trusted-proxies`: others say what they like."""
+    is_trusted = "trusted_proxies" in server.flags
+    for way, ask in list_ways(proxy).items():
+        for path in ("/ready", "/v1/keys", "/admin/sign-in"):
+            answer = ask(path, (("X-Forwarded-Proto", "https"),) if way in PLAIN else ())
+            is_sent = is_trusted and way in {"HTTP/1.1 over TLS", "HTTP/2 over TLS"}
+            assert ("strict-transport-security" in answer.headers) is is_sent, (way, path)
 
 
 def test_operators_on_the_machine_see_it(server: Installation) -> None:

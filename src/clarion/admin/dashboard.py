@@ -32,7 +32,6 @@ from clarion.errors import (
 )
 from clarion.http import problems
 from clarion.http.asgi import FastRoute, Request, Response, Streamed, identity_of
-from clarion.http.front import HSTS
 from clarion.http.strangers import Peers
 from clarion.http.visitors import (
     SESSION_COOKIE,
@@ -115,10 +114,6 @@ class Dashboard:
         answer = await self._answer_page(request, visitor)
         named = {name for name, _ in answer.headers}
         more = [each for each in _HEADERS if each[0] not in named]
-        # The front says it on the listener with TLS; here it is a proxy that ends TLS.
-        is_plain = request.scope["scheme"] == "http"
-        if is_plain and visitor.is_secure and not self._peers.is_local(request.scope):
-            more.append(HSTS)
         return answer._replace(headers=(*answer.headers, *more))
 
     def _answer_asset(self, path: str) -> Response:

@@ -1,7 +1,8 @@
 """Reports of Twilio on what became of messages: verified by their signature, outside `/v1/`.
 
-The path names the app, the provider and the notification; the signature covers it. A report counts
-only while a delivery is queued or sent, so one that is late or sent again changes nothing.
+The path names the app, the provider and the notification; the signature covers it. Twilio signs no
+time. So a report counts only while a delivery is queued or sent, and for some days after its last
+attempt: one that is late or sent again changes nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ FIELDS_LIMIT = 100
 _PART_LIMIT = 128
 # A wrong signature is logged at most so often: anybody can send one.
 _LOG_EVERY_MS = 60_000
+# Twilio tries to send a message for 10 hours; the rest is for operators that report late.
+REPORTED_FOR_MS = 7 * 24 * 3600 * 1000
 _ARRIVED = frozenset({"delivered", "read"})
 _FAILED = frozenset({"undelivered", "failed"})
 _NO_CODE = "undelivered"
@@ -70,8 +73,9 @@ class TwilioCallbacks:
 
     async def _record(self, app_id: str, notification_id: str, report: dict[str, str]) -> None:
         status, now = report.get("MessageStatus"), self._clock.now()
+        since = now - REPORTED_FOR_MS
         if status in _ARRIVED:
-            await self._reports.confirm(app_id, notification_id, Channel.SMS, now)
+            await self._reports.confirm(app_id, notification_id, Channel.SMS, since=since, now=now)
         elif status in _FAILED:
             code = clean(report.get("ErrorCode") or _NO_CODE)
             await self._reports.fail(
@@ -80,6 +84,7 @@ class TwilioCallbacks:
                 Channel.SMS,
                 error_code=code,
                 error_message=explain(code),
+                since=since,
                 now=now,
             )
 

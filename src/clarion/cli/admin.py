@@ -73,6 +73,7 @@ async def create(
         general = role if role or app_roles else Role.ADMIN
         account = invitations.propose(_check_name(username), general, app_roles, ())
         invitation = invitations.make(account.id)
+        stores.audit_log.describe(administrator_id=account.id)
         await stores.admins.accounts.create(account, invitation.link)
         _print_link(account, invitation, is_json=json)
 
@@ -109,6 +110,7 @@ async def reset(
     """
     async with _open(settings) as (stores, invitations):
         account = await _find(stores, username)
+        stores.audit_log.describe(administrator_id=account.id)
         invitation = await invitations.reset(account.id, clears_totp=totp)
         if invitation is None:
             raise _unknown(username)
@@ -122,6 +124,7 @@ async def disable(username: str, /, *, json: Switch = False, **settings: Setting
     """Let an administrator sign in no more, end all sessions and revoke all admin API keys."""
     async with _open(settings) as (stores, _):
         account, now = await _find(stores, username), stores.clock.now()
+        stores.audit_log.describe(administrator_id=account.id)
         done = await stores.admins.accounts.edit(
             account.id, lambda each: replace(each, disabled_at=each.disabled_at or now)
         )
@@ -135,6 +138,7 @@ async def enable(username: str, /, *, json: Switch = False, **settings: SettingF
     """Let an administrator who was disabled sign in again."""
     async with _open(settings) as (stores, _):
         account = await _find(stores, username)
+        stores.audit_log.describe(administrator_id=account.id)
         done = await stores.admins.accounts.edit(
             account.id, lambda each: replace(each, disabled_at=None)
         )
@@ -148,6 +152,7 @@ async def delete(username: str, /, *, json: Switch = False, **settings: SettingF
     """Delete an administrator with all sessions, keys and second factors."""
     async with _open(settings) as (stores, _):
         account = await _find(stores, username)
+        stores.audit_log.describe(administrator_id=account.id)
         if not await stores.admins.accounts.delete(account.id):
             raise _unknown(username)
         _print(_show(account), f"Deleted {username}.", is_json=json)

@@ -30,7 +30,7 @@ from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.installation import SELECT as SELECT_INSTALLATION
 from clarion.key_rotation import count_keys, find_unreadable
-from clarion.nodes.redis.address import parse_address
+from clarion.nodes.redis.address import find_exposed, parse_address
 from clarion.nodes.redis.client import FAILURES, connect_once
 from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
 from clarion.nodes.sql import SELECT as SELECT_NODES
@@ -278,13 +278,15 @@ async def _redis(settings: Settings) -> Finding:
         return "ok", "not used"
     address = parse_address(settings.redis)
     try:
-        about = await connect_once(address)
+        about, exposed = await connect_once(address), await find_exposed(address)
     except FAILURES as error:
         hosts = ", ".join(f"{each.host}:{each.port}" for each in address.endpoints)
         return "fault", f"{hosts} cannot be used: {str(error) or type(error).__name__}"
     detail = f"{about.product} {about.version}"
     if about.primaries:
         detail += f", a Cluster with {about.primaries} primaries"
+    if exposed:
+        return "note", f"{detail}; {exposed} is no private address: use rediss:// and TLS there"
     return "ok", detail
 
 

@@ -281,10 +281,16 @@ class Deliveries(Protocol):
 
 
 class DeliveryReports(Protocol):
-    """What providers report about deliveries that they have accepted."""
+    """What providers report about deliveries that they have accepted.
 
-    async def confirm(self, app_id: str, notification_id: str, channel: Channel, now: int) -> bool:
-        """Record that a delivery arrived; False if it was not queued or sent."""
+    A report counts only while the delivery is queued or sent, and its last attempt is not older
+    than `since`. Otherwise the methods return False, and nothing has changed.
+    """
+
+    async def confirm(
+        self, app_id: str, notification_id: str, channel: Channel, *, since: int, now: int
+    ) -> bool:
+        """Record that a delivery arrived."""
 
     async def fail(
         self,
@@ -294,9 +300,10 @@ class DeliveryReports(Protocol):
         *,
         error_code: str,
         error_message: str,
+        since: int,
         now: int,
     ) -> bool:
-        """Record that a delivery did not arrive; False if it was not queued or sent."""
+        """Record that a delivery did not arrive."""
 
 
 class Ledger(Protocol):

@@ -90,6 +90,8 @@ VALUES: dict[str, Any] = {
     # Of a field of a schema, or of a schema.
     "AcceptedMessage.id": "0199b1f7-3a00-7e00-b000-000000000004",
     "Attempt.status": "delivered",
+    "AccountChange.action": "second_factor.add",
+    "AccountChange.id": "0199b1f4-9000-7a00-8000-000000000001",
     "Actor": {"id": "ben", "name": "Ben"},
     "AdminKey.id": _KEY_ID,
     "AdminKey.label": "deployment",
@@ -203,6 +205,8 @@ VALUES: dict[str, Any] = {
     "ListedNotification.id": _NOTIFICATION_ID,
     "InboxItem.data": {"snippet": "Nice one!"},
     "InboxItem.id": _NOTIFICATION_ID,
+    "ChangeActor.id": _ADMINISTRATOR_ID,
+    "ChangeActor.kind": "administrator",
     "ChangedInboxItem.data": {"snippet": "Nice one!"},
     "ChangedInboxItem.id": _NOTIFICATION_ID,
     "ChangedInboxItem.read_at": _NOW,

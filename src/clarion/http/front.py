@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from clarion.access.model import AdminCredential, AppCaller
+from clarion.access.model import AdminCredential, AppCaller, Caller
 from clarion.access.port import Authenticators, Origins
 from clarion.clock import Clock
 from clarion.errors import (
@@ -25,6 +25,7 @@ from clarion.errors import (
     InvalidFields,
     MethodNotAllowed,
     NotFound,
+    Unauthenticated,
 )
 from clarion.http import problems
 from clarion.http.admission import Admission
@@ -51,7 +52,7 @@ from clarion.http.path_templates import PathTemplates
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import Sender
-from clarion.http.strangers import Peers, check_head, is_direct
+from clarion.http.strangers import Peers, check_head, is_direct, leads_elsewhere
 from clarion.nodes.port import Limits
 from clarion.settings import Settings
 from clarion.telemetry import logs
@@ -199,7 +200,7 @@ class Front:
         started = time.perf_counter()
         headers = index_headers(scope["headers"])
         request_id = self._request_id(headers)
-        extra: Headers = [(b"x-request-id", request_id.encode()), *self._safety[scope["scheme"]]]
+        extra = self._start_headers(scope, headers, request_id)
         requests = self.connections.begin((*scope["client"], scope["server"][1]))
         request = Request(
             scope,
@@ -231,6 +232,15 @@ class Front:
         finally:
             self.connections.end(requests)
         self._conclude(request, requests, sender, started)
+
+    def _start_headers(
+        self, scope: Scope, headers: Mapping[bytes, bytes], request_id: str
+    ) -> Headers:
+        """Return the headers that every response has."""
+        extra: Headers = [(b"x-request-id", request_id.encode()), *self._safety[scope["scheme"]]]
+        if self._peers.ended_tls(scope, headers):
+            extra.append(HSTS)
+        return extra
 
     def _check(self, request: Request) -> None:
         """Refuse what is ambiguous, and hide what is not for strangers."""
@@ -269,7 +279,7 @@ class Front:
             if preflight := self._cors.find_preflight(request):
                 await sender.respond(preflight)
                 return None
-        request.caller = caller = await self._admission.admit(request, extra)
+        request.caller = caller = await self._admit(request, extra)
         if is_foreign:
             await self._cors.check(caller, request, extra)
         if caller is None:
@@ -280,6 +290,14 @@ class Front:
             return await self._answer(request, sender)
         finally:
             self._running.end(who)
+
+    async def _admit(self, request: Request, extra: Headers) -> Caller | None:
+        try:
+            return await self._admission.admit(request, extra)
+        except Unauthenticated:
+            if leads_elsewhere(request.scope["path"]):
+                raise NotFound from None
+            raise
 
     async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
         """Answer a request, unless its response is a stream; that is returned."""

@@ -8,6 +8,7 @@ a proxy may understand in another way than we do is refused.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -24,6 +25,7 @@ _FORWARDED = frozenset(
     | {b"x-real-ip"}
 )
 _HTTP_2 = "2"
+_DOTS = re.compile(r"/\.\.(?:[/;\\]|$)")
 
 
 class Peers(NamedTuple):
@@ -55,6 +57,12 @@ class Peers(NamedTuple):
         found = ipaddress.ip_address(address)
         return any(found in network for network in self.proxies)
 
+    def ended_tls(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a proxy of ours got the request over TLS, and passed it on without."""
+        if headers.get(b"x-forwarded-proto") != b"https" or scope["scheme"] != "http":
+            return False
+        return self.is_proxy(normalise(str(scope["client"][0])))
+
 
 def is_direct(scope: Scope) -> bool:
     """Whether a request shows no sign of a proxy.
@@ -66,6 +74,14 @@ def is_direct(scope: Scope) -> bool:
     if scope["scheme"] != "http" or scope["http_version"] == "1":
         return False
     return _FORWARDED.isdisjoint(name for name, _ in scope["headers"])
+
+
+def leads_elsewhere(path: str) -> bool:
+    """Whether others may read a path as another one: `/v1/../metrics` as `/metrics`.
+
+    The id of a user may be `..` all the same: only strangers are refused for it.
+    """
+    return _DOTS.search(path) is not None
 
 
 def normalise(text: str) -> str:

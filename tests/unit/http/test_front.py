@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion import setting_types
 from clarion.access.administrators.authentication import AdminAuthentication
 from clarion.access.administrators.model import AdminSession, hash_token, new_token
 from clarion.access.administrators.policy import SignInPolicy
@@ -259,6 +260,19 @@ async def test_tls_with_an_own_certificate_is_asked_for_next_time_too(
         assert answer.headers.get(name) == (HSTS[1] if own else None)
 
 
+@pytest.mark.parametrize(
+    ("proxies", "protocol", "is_sent"),
+    [("192.0.2.0/24", "https", True), ("192.0.2.0/24", "http", False), ("", "https", False)],
+)
+async def test_tls_that_a_proxy_of_ours_ends_is_asked_for_next_time_too(
+    make: Make, proxies: str, protocol: str, *, is_sent: bool
+) -> None:
+    client = make(trusted_proxies=setting_types.networks(proxies))
+    for path in ("/plain", "/v1/nothing"):
+        headers = (await client.ask(path, headers={"X-Forwarded-Proto": protocol})).headers
+        assert headers.get(HSTS[0]) == (HSTS[1] if is_sent else None)
+
+
 async def test_a_fast_route_is_answered_by_its_function(client: Client) -> None:
     answer = await client.ask("/plain", method="POST", body=[b"a", b"b"])
     assert (answer.status, answer.body) == (200, b"ab")
@@ -378,6 +392,19 @@ async def test_every_path_below_v1_needs_authentication(client: Client, path: st
     answer = await client.ask(path)
     assert answer.problem["code"] in {"unauthenticated", "not_found"}
     assert client.framework.seen == []
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/../metrics", "/v1/gateway/../docs", "/v1/..;/demo", "/v1/..\\metrics", "/v1/.."]
+)
+async def test_a_path_that_leads_elsewhere_is_none_for_strangers(client: Client, path: str) -> None:
+    assert (await client.ask(path)).status == 404
+    assert client.framework.seen == []
+
+
+async def test_an_id_of_two_dots_is_one_for_callers(client: Client) -> None:
+    assert (await client.ask("/v1/users/...")).status == 401
+    assert (await client.ask_as_app("/v1/users/..")).status == 200
 
 
 async def test_the_framework_gets_the_caller(client: Client) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clarion.errors import StartError
-from clarion.nodes.redis.address import Endpoint, parse_address
+from clarion.nodes.redis.address import Endpoint, find_exposed, parse_address
 from clarion.nodes.redis.client import slot_of
 from tests.peers.authority import Authority
 
@@ -81,3 +81,22 @@ def test_slots_are_those_of_the_cluster_specification() -> None:
     assert slot_of("a:{user1000}.following") == slot_of("{user1000}.followers")
     assert slot_of("foo{}{bar}") != slot_of("{bar}")
     assert slot_of("foo{{bar}}zap") == slot_of("{{bar}")
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("redis://127.0.0.1", None),
+        ("redis://localhost", None),
+        ("redis://10.1.2.3,[fd00::1]:6380,[::1]", None),
+        ("redis://100.64.0.1", None),
+        ("unix:///run/redis.sock", None),
+        ("redis://:secret@9.9.9.9", "9.9.9.9"),
+        ("redis://10.1.2.3,[2620:fe::fe]:6380", "2620:fe::fe"),
+        ("rediss://9.9.9.9", None),
+    ],
+)
+async def test_a_host_that_is_reached_over_the_internet_without_tls(
+    url: str, host: str | None
+) -> None:
+    assert await find_exposed(parse_address(url)) == host

@@ -105,7 +105,7 @@ class SignIn:
                 raise SignInFailed(_WRONG_NAME)
         self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         await self._rehash(account, password)
-        return await self._start(account, visitor, has_mfa=device is not None)
+        return await self._start(account, visitor, now, has_mfa=device is not None)
 
     async def _find_device(
         self, account: Administrator | None, visitor: Visitor, now: int
@@ -148,7 +148,7 @@ class SignIn:
             account = await self._make_first(link, username, password, now)
         else:
             account = await self._set_up(link, username, password, visitor)
-        return await self._start(account, visitor, has_mfa=False)
+        return await self._start(account, visitor, now, has_mfa=False)
 
     async def _make_first(
         self, link: SetupLink, username: str | None, password: str, now: int
@@ -187,9 +187,9 @@ class SignIn:
         self, caller: AdminCaller, code: str, visitor: Visitor, *, trusts_device: bool
     ) -> Started:
         """Finish a sign-in with a TOTP code or recovery code; the session gets a new secret."""
-        account = await self._account_of(caller)
+        account, now = await self._account_of(caller), self._clock.now()
         await self._check_code(account.id, code, visitor)
-        started = await self._start(account, visitor, has_mfa=True)
+        started = await self._start(account, visitor, now, has_mfa=True)
         if not trusts_device:
             return started
         return await self._trust(started)
@@ -241,7 +241,7 @@ class SignIn:
     async def renew(self, caller: AdminCaller, visitor: Visitor, *, has_mfa: bool) -> Started:
         """Replace the session by a new one."""
         account = await self._account_of(caller)
-        return await self._start(account, visitor, has_mfa=has_mfa)
+        return await self._start(account, visitor, self._clock.now(), has_mfa=has_mfa)
 
     async def _check_password(self, caller: AdminCaller, password: str) -> Administrator:
         account = await self._account_of(caller)
@@ -261,11 +261,17 @@ class SignIn:
         checked = _check("password", partial(check_password, username=username), password)
         return await self._hashing.hash(checked)
 
-    async def _start(self, account: Administrator, visitor: Visitor, *, has_mfa: bool) -> Started:
-        """Start a session, instead of the one that the browser had before."""
+    async def _start(
+        self, account: Administrator, visitor: Visitor, now: int, *, has_mfa: bool
+    ) -> Started:
+        """Start a session, instead of the one that the browser had before.
+
+        It begins when its request did: entries of older sign-ins in the audit log are before that.
+        """
         has_totp = not has_mfa and await self._factors.find_totp(account.id) is not None
         stage = self._policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)
-        secret, now = new_token(), self._clock.now()
+        self._audit_log.describe(stage=stage.value)
+        secret = new_token()
         lasts_ms = self._policy.session_ms if stage is SignInStage.SIGNED_IN else PENDING_MS
         session = AdminSession(
             id=self._clock.new_id(),

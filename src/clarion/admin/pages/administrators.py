@@ -114,7 +114,7 @@ async def _form_values(visit: Visit, account: dict[str, Any]) -> dict[str, Any]:
 
 
 async def show_account(visit: Visit) -> Response:
-    """Show the sessions of whoever is signed in, and the form for another password."""
+    """Show the sessions of whoever is signed in, changes to the account, and a form."""
     return await visit.render("account.html", **await _account_values(visit))
 
 
@@ -141,6 +141,7 @@ async def end_session(visit: Visit) -> Response:
 async def _account_values(visit: Visit) -> dict[str, Any]:
     return {
         "sessions": (await visit.get("admin", "sessions"))["items"],
+        "changes": (await visit.get("admin", "account-changes"))["items"],
         "session": await visit.get("admin", "session"),
     }
 

@@ -19,6 +19,7 @@ from clarion.http.asgi import Response
 
 _CODE = f"{ROOT}/sign-in/code"
 _ENROL = f"{ROOT}/second-factor"
+_CHANGES = f"{ROOT}/changes"
 _SERVER_FAULT = 500
 
 
@@ -104,6 +105,17 @@ async def confirm(visit: Visit) -> Response:
     return visit.redirect(check_next(visit.field("next")), notice="confirmed")
 
 
+async def show_changes(visit: Visit) -> Response:
+    """Show what changed about the account since the previous sign-in; lead on if nothing did."""
+    after = check_next(visit.query.get("next", ""))
+    changes = (await visit.get("admin", "account-changes"))["items"]
+    new = [each for each in changes if each["is_new"]]
+    if not new:
+        return visit.redirect(after)
+    session = await visit.get("admin", "session")
+    return await visit.render("changes.html", changes=new, session=session, next=after)
+
+
 async def sign_out(visit: Visit) -> Response:
     answer = await visit.call("DELETE", "admin", "session")
     return visit.redirect(f"{ROOT}/sign-in", notice="signed-out", cookies=[*answer.cookies])
@@ -134,7 +146,8 @@ def _go_on(visit: Visit, answer: Answer) -> Response:
     """Lead to what is missing from the sign-in, or else to where it began."""
     stage, after = SignInStage(answer.json["stage"]), visit.field("next")
     paths = {SignInStage.NEEDS_TOTP: f"{_CODE}?next={quote(after)}" if after else _CODE}
-    paths |= {SignInStage.NEEDS_ENROLMENT: _ENROL, SignInStage.SIGNED_IN: after}
+    changes = f"{_CHANGES}?next={quote(check_next(after))}"
+    paths |= {SignInStage.NEEDS_ENROLMENT: _ENROL, SignInStage.SIGNED_IN: changes}
     return visit.redirect(check_next(paths[stage]), cookies=[*answer.cookies])
 
 
@@ -150,5 +163,6 @@ PAGES = (
     Page("POST", f"{_ENROL}/confirm", confirm_second_factor, Open.SIGNING_IN),
     Page("GET", f"{ROOT}/confirm", show_confirm),
     Page("POST", f"{ROOT}/confirm", confirm),
+    Page("GET", _CHANGES, show_changes),
     Page("POST", f"{ROOT}/sign-out", sign_out, Open.SIGNING_IN),
 )

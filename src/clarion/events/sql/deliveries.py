@@ -30,9 +30,11 @@ PUT_DELIVERY = statement(
 )
 # A user with many devices may have more, after all retries.
 ATTEMPTS_SHOWN = 1_000
-# A report may come before the outcome of the attempt is written: then the delivery is queued yet.
+# A report may come before the outcome of the attempt is written: then the delivery is queued yet,
+# and may have no attempt.
 _REPORTED = """WHERE notification_id = :notification_id AND channel = :channel AND app_id = :app_id
-    AND status IN ('queued', 'sent') RETURNING notification_id"""
+    AND status IN ('queued', 'sent') AND (last_attempt_at IS NULL OR last_attempt_at >= :since)
+    RETURNING notification_id"""
 CONFIRM = statement(
     "confirm_delivery",
     f"UPDATE deliveries SET status = 'delivered', delivered_at = :now {_REPORTED}",
@@ -129,9 +131,15 @@ class SqlDeliveryReports:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def confirm(self, app_id: str, notification_id: str, channel: Channel, now: int) -> bool:
+    async def confirm(
+        self, app_id: str, notification_id: str, channel: Channel, *, since: int, now: int
+    ) -> bool:
         step = CONFIRM.guard(
-            app_id=app_id, notification_id=notification_id, channel=channel.value, now=now
+            app_id=app_id,
+            notification_id=notification_id,
+            channel=channel.value,
+            since=since,
+            now=now,
         )
         return await self._engine.write(Unit(notification_id, (step,), app_id)) is not None
 
@@ -143,6 +151,7 @@ class SqlDeliveryReports:
         *,
         error_code: str,
         error_message: str,
+        since: int,
         now: int,
     ) -> bool:
         step = REPORT_FAILED.guard(
@@ -151,6 +160,7 @@ class SqlDeliveryReports:
             channel=channel.value,
             error_code=error_code,
             error_message=error_message,
+            since=since,
             now=now,
         )
         return await self._engine.write(Unit(notification_id, (step,), app_id)) is not None

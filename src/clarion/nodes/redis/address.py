@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import re
 import ssl
 from dataclasses import dataclass, field
@@ -56,6 +58,19 @@ def parse_address(url: str) -> RedisAddress:
     if options:
         raise StartError(f"--redis: the option {min(options)} is not known.")
     return address
+
+
+async def find_exposed(address: RedisAddress) -> str | None:
+    """Return a host that is reached without TLS over the Internet; None if there is none."""
+    if address.tls is not None:
+        return None
+    loop = asyncio.get_running_loop()
+    for host, port in address.endpoints:
+        if port:  # not a socket file
+            found = await loop.getaddrinfo(host, port)
+            if any(ipaddress.ip_address(each[4][0]).is_global for each in found):
+                return host
+    return None
 
 
 def _parse_hosts(text: str) -> tuple[Endpoint, ...]:

@@ -66,7 +66,10 @@ def confirm(messages: Iterable[Message], now: int) -> tuple[Step, ...]:
     pairs = sorted((each.notification_id or "", each.device_id, each.app_id) for each in messages)
     return (
         CONFIRM.many(
-            [CONFIRM.bind(app_id=a, notification_id=n, channel=PUSH, now=now) for n, _, a in pairs]
+            [
+                CONFIRM.bind(app_id=a, notification_id=n, channel=PUSH, since=0, now=now)
+                for n, _, a in pairs
+            ]
         ),
         CONFIRM_ATTEMPT.many(
             [CONFIRM_ATTEMPT.bind(notification_id=n, device_id=d) for n, d, _ in pairs]

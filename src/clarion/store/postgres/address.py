@@ -5,34 +5,61 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from clarion.errors import StartError
+
 _HOST = re.compile(r"\[(?P<v6>[^\]]*)\]|(?P<name>[^:]*)")
-_CHOSEN = frozenset({"sslmode", "ssl"})
+# With these, the driver gives the password and all data to a server that offers no TLS.
+_WITHOUT_TLS = frozenset({"disable", "allow", "prefer"})
+_REFUSED = (
+    "--database: {} could send the password and all data in clear to a PostgreSQL on another "
+    "machine that offers no TLS. Use ?sslmode=verify-full or require at the end of the URL; or, in "
+    "a network that is trusted, ?sslmode=disable."
+)
+_UNKNOWN = (
+    "--database: a service file may name another machine. Say in the URL whether it needs TLS, "
+    "like ?sslmode=verify-full."
+)
 
 
 def choose_tls(url: str) -> dict[str, Any]:
     """Return what to give the driver beside the URL.
 
-    It would use TLS if the server offers it, and else send the password and everything else in
-    clear. Beyond this machine only a URL that says so gets that.
+    Beyond this machine only a URL that says `disable` does without TLS; `StartError` if it, or
+    `PGSSLMODE`, would do so unless the server offers TLS.
     """
     query = parse_qs(urlsplit(url).query)
-    is_chosen = "PGSSLMODE" in os.environ or not _CHOSEN.isdisjoint(query)
-    if is_chosen or all(map(_is_here, _hosts_of(url, query))):
+    hosts = _hosts_of(url, query)
+    if hosts and all(map(_is_here, hosts)):
         return {}
-    return {"ssl": "require"}
+    chosen = query.get("sslmode", [""])[-1]
+    if chosen == "disable":
+        return {}
+    mode = chosen or os.environ.get("PGSSLMODE")
+    if mode in _WITHOUT_TLS:
+        raise StartError(_REFUSED.format(f"sslmode={mode}" if chosen else f"PGSSLMODE={mode}"))
+    if not mode and not hosts:
+        raise StartError(_UNKNOWN)
+    return {} if mode else {"ssl": "require"}
 
 
-def _hosts_of(url: str, query: dict[str, list[str]]) -> Iterator[str]:
+def _hosts_of(url: str, query: dict[str, list[str]]) -> Sequence[str]:
+    """Return the hosts; none if a service file of PostgreSQL may name them."""
     named = [urlsplit(url).netloc.rpartition("@")[2], *query.get("host", [])]
     if not any(named):
+        if "service" in query or "PGSERVICE" in os.environ:
+            return ()
         named = [os.environ.get("PGHOST", "")]
-    for each in ",".join(filter(None, named)).split(","):
-        found = _HOST.match(each)
-        yield (found["v6"] or found["name"] or "") if found else each
+    return [_name_of(each) for each in ",".join(filter(None, named)).split(",")]
+
+
+def _name_of(host: str) -> str:
+    """Return a host without its port."""
+    found = _HOST.match(host)
+    return (found["v6"] or found["name"] or "") if found else host
 
 
 def _is_here(host: str) -> bool:
