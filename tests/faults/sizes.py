@@ -45,7 +45,7 @@ class SIZES:
     rotation_stride = (7, 1, 1)[COLUMN]
 
     # T40: simulated runs.
-    simulated_seeds = (200, 1_000, 50_000)[COLUMN]
+    simulated_seeds = (200, 5_000, 50_000)[COLUMN]
 
     # T31: parsers, each with so many inputs.
     parser_inputs = (200, 1_000, 300_000)[COLUMN]

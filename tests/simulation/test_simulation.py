@@ -22,7 +22,7 @@ pytestmark = [
 ]
 ROOT = Path(__file__).resolve().parents[2]
 # Each in a process of its own, so that all processors have something to do.
-PARTS = 4
+PARTS = 8
 # What is done to a database in which nothing breaks, and what must be found then.
 PLANTED = {
     "INSERT INTO jobs VALUES ('x', 0, 0, 0, 0, 'decide', 'a', 'e', 'u', '', '', '')": "the job x",
