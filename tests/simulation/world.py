@@ -108,7 +108,7 @@ _QUIET = """SELECT notification_id, user_id FROM deliveries
 WHERE status = 'held' AND reason = 'quiet_hours' AND channel = 'stub'
 AND NOT EXISTS (SELECT 1 FROM jobs WHERE id = notification_id || '/held' AND lane < 0)"""
 _DEAD_DIGESTS = """SELECT user_id, subject FROM jobs
-WHERE lane < 0 AND kind = 'digest' ORDER BY id"""
+WHERE lane < 0 AND kind = 'digest' AND subject NOT LIKE 'push/%' ORDER BY id"""
 _COLLECTED = """SELECT 1 FROM deliveries JOIN notifications
 ON notifications.id = deliveries.notification_id
 WHERE notifications.user_id = ? AND channel = ? AND type = ? AND deliveries.status = 'collected'"""
@@ -673,7 +673,10 @@ class World:
         self.errors += [f"{each} is held by quiet hours that are over" for each in held]
 
     async def _revive(self) -> None:
-        """Send what is collected behind a dead letter once more: it goes with the new one."""
+        """Send what is collected behind a dead letter once more: it goes with the new one.
+
+        Pushes do not if the user has no device any more.
+        """
         dead = self.disk.read(_DEAD_DIGESTS)
         for user_id, subject in dead:
             for _ in range(2):  # the first may be within a limit
