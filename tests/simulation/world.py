@@ -310,7 +310,7 @@ class World:
     async def send(self) -> None:
         name = self.chance.choice([*sorted(TYPES), *[self._favourite] * 3])
         body: dict[str, Any] = {"type": name, "recipient": self._choose_recipient()}
-        if self.chance.random() < 0.2:
+        if self.chance.random() < (0.1 if TYPES[name].dedupe is None else 0.7):
             body["dedupe_key"] = "same"
         if self.chance.random() < 0.1:
             body["ttl_s"] = self.chance.choice([60, 7_200])
