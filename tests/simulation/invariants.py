@@ -31,6 +31,8 @@ _WATCH = (
 )
 # The longest time until a device that is connected has a message, or has been disconnected.
 LATE_S = 30
+# So long after its last trouble a node must keep that.
+CALM_S = 60
 _VALID = "SELECT id, user_id FROM devices WHERE invalidated_at IS NULL ORDER BY id"
 _PUSHED = """SELECT notifications.id, notifications.type FROM deliveries JOIN notifications
 ON notifications.id = deliveries.notification_id JOIN events ON events.id = notifications.event_id
@@ -193,17 +195,17 @@ def _find_late(world: World) -> Iterator[str]:
     }
     for device_id, (client, _) in world.devices.items():
         for spell in client.spells:
-            if spell.node in world.troubled:
-                continue
             ended = min(spell.ended, world.loop.awake())
+            calm = world.troubled.get(spell.node, -math.inf) + CALM_S
             since = world.revoked.get(device_id, math.inf)
-            if ended > since + LATE_S:
+            if calm < since < ended - LATE_S:
                 yield f"{device_id} was revoked, and is connected for more than {LATE_S} s"
             for message_id, (meant_for, at) in world.pushed.items():
                 if message_id in replaced:  # before the answer came that it was accepted
                     continue
                 is_there = meant_for == device_id and spell.began <= at < ended - LATE_S
-                if is_there and client.received.get(message_id, math.inf) > at + LATE_S:
+                is_late = client.received.get(message_id, math.inf) > at + LATE_S
+                if is_there and is_late and calm < at:
                     yield f"{message_id} took more than {LATE_S} s to {device_id}"
 
 

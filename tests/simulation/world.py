@@ -572,7 +572,7 @@ class World:
     ) -> None:
         lasts_s = self._pace_s * self.chance.choice([0.3, 1]) * self.chance.random()
         if kind in _OF_A_NODE:
-            self.troubled[node] = self.loop.time() + lasts_s
+            self.troubled[node] = self.loop.awake() + lasts_s
         self.note(f"{what} for {lasts_s:.1f} s")
         begin()
         until = self.loop.time() + lasts_s
@@ -632,7 +632,7 @@ class World:
         if self.is_shared:
             # All that was planned meanwhile happens now: leases end, and so do connections.
             self.faults.counts["sleep"] += 1
-            self.troubled |= {each.number: self.loop.time() for each in self.nodes.values()}
+            self.troubled |= {each.number: self.loop.awake() for each in self.nodes.values()}
             self.loop.advance(milliseconds / 1_000)
         else:
             self.clock.jump(milliseconds)
