@@ -174,14 +174,15 @@ def test_what_a_server_that_was_killed_has_asked_for_is_not_begun(tmp_path: Path
         assert server.stdin is not None
         assert server.stdout is not None
         child = int(server.stdout.readline())
-        ended = os.pidfd_open(child)
+        descriptor, ended = os.pidfd_open(child), select.poll()
+        ended.register(descriptor, select.POLLIN)
         os.kill(child, signal.SIGSTOP)
         server.stdin.write(b"\n")
         assert server.stdout.readline() == b"asked\n"
         server.kill()
     os.kill(child, signal.SIGCONT)
-    assert select.select([ended], [], [], 60)[0]
-    os.close(ended)
+    assert ended.poll(60_000)
+    os.close(descriptor)
     with contextlib.closing(apsw.Connection(path)) as connection:
         assert connection.execute("SELECT number FROM numbers").fetchall() == [(1,)]
 
