@@ -73,8 +73,8 @@ TOPIC = "news"
 TEXT, BROKEN = "{{ count }}", "{{ count | divided_by: 0 }}"
 # In a round, at most.
 ACTS = 20
-# How long a round may take in seconds: the second is longer than nodes wait for one that is gone.
-PACES_S = (6, 200)
+# How long a round takes in seconds. The longer one is longer than nodes wait for one that is gone.
+PACE_S, SLOW_S = 6, 200
 BOTH = (Channel.IN_APP, Channel.STUB)
 ALL = (*BOTH, Channel.PUSH)
 
@@ -211,7 +211,7 @@ class World:
         )
         self._started = 0
         # How long a round takes.
-        self._pace_s = chance.choice(PACES_S) if self.is_shared else PACES_S[0]
+        self._pace_s = chance.choice([PACE_S] * 3 + [SLOW_S]) if self.is_shared else PACE_S
         # Until when something was wrong with a node itself, or with its way to the store.
         self.troubled: dict[int, float] = {}
         self.devices: dict[str, tuple[SimulatedDevice, Any]] = {}
@@ -589,7 +589,7 @@ class World:
         acts: list[Callable[[], Awaitable[None]]] = [
             *[self.send] * 12,
             *[self.send_once] * 3,
-            *[self.push] * (4 if self._pace_s < PACES_S[1] else 20),
+            *[self.push] * (4 if self._pace_s < SLOW_S else 20),
             *[self.publish] * 2,
             *[self.read] * 4,
             *[self.change] * 3,
