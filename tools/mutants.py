@@ -139,8 +139,11 @@ MUTANTS = (
     Mutant(
         "stored-and-not-announced",
         "events/outcome_writer.py",
-        "                await self._announce(each, is_repeat=True)\n",
-        "",
+        """\
+                self._tell(each)
+                await self._announce(each, is_repeat=True)
+""",
+        "                continue\n",
         "tests/unit/events/test_outcome_writer.py::"
         "test_an_outcome_whose_answer_was_lost_is_announced_and_not_done_again",
     ),

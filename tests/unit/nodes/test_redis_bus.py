@@ -267,6 +267,21 @@ async def test_who_may_have_missed_something_is_told(network: Network) -> None:
     assert listener.is_hearing
 
 
+async def test_a_node_whose_presence_had_expired_may_have_missed_something(
+    network: Network, clock: FixedClock
+) -> None:
+    """The machine slept: others stored what was for its devices, and nobody tells it."""
+    holder = await network.join(beat_every_s=0.02)
+    heard = Heard(holder)
+    holder.hold("d", clock.now())
+    await holder.settle()
+    clock.advance(60 * SECOND)
+    await until(lambda: holder._presence.written_at == clock.now() // SECOND)
+    assert heard.gaps == 0
+    clock.advance(61 * SECOND)
+    await until(lambda: heard.gaps == 1)
+
+
 async def test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it(
     redis_url: str,
 ) -> None:

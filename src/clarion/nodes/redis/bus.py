@@ -36,6 +36,7 @@ from clarion.nodes.redis.link import TIMEOUT_S, Command, Link, RedisRefused
 from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
 from clarion.nodes.redis.outbox import Outbox
 from clarion.nodes.redis.presence import PARTS, Presence, read_changes, read_holders
+from clarion.nodes.redis.scripts import EXPIRES_S
 from clarion.telemetry.logs import get_logger
 
 # A node says something to itself so often, and is deaf if it has not heard it by the next time.
@@ -547,6 +548,12 @@ class RedisBus:
             self._receivers.miss()
 
     async def _write_presence(self) -> None:
+        """Write what this node holds.
+
+        After so long without, others may have stored what was for its devices: the machine slept.
+        """
+        expired = self._second - self._presence.written_at > EXPIRES_S
+        self._presence.written_at = self._second
         await self._client.run(self._presence.mark(self._second))
         devices = list(self._held)
         for start in range(0, len(devices), _AT_A_TIME):
@@ -554,6 +561,8 @@ class RedisBus:
             held = {each: self._held[each] for each in some if each in self._held}
             answers = await self._client.run(list(self._presence.hold(held.items(), self._second)))
             self._apply_changes(held, answers)
+        if expired:
+            self._receivers.miss()
 
     async def _sweep(self, part: int) -> None:
         cursor = 0

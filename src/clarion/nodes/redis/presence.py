@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -42,6 +43,8 @@ class Presence:
         self._node = f"{node}/"
         # Counts how often this node began to hear: others may remove what it wrote before that.
         self.incarnation = 0
+        # The second in which all of it was last written.
+        self.written_at = inf
         self._keys = [f"{namespace}:at:{{{part:02}}}" for part in range(PARTS)]
         self._slots = [slot_of(key) for key in self._keys]
         # Is in each hash as long as nobody empties it.
