@@ -148,14 +148,6 @@ MUTANTS = (
         "test_an_outcome_whose_answer_was_lost_is_announced_and_not_done_again",
     ),
     Mutant(
-        "key-of-deleted",
-        "events/sql/notifications.py",
-        "FROM dedupes d LEFT JOIN notifications n",
-        "FROM dedupes d JOIN notifications n",
-        "tests/contract/test_pipeline_nodes.py::"
-        "test_a_key_is_free_when_its_notification_is_deleted",
-    ),
-    Mutant(
         "gone-without-redis",
         "nodes/redis/bus.py",
         "self._members.note(numbers, now, self.list_living())",
