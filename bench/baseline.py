@@ -21,6 +21,7 @@ from clarion.access.known_apps import KnownApps
 from clarion.access.origins import AllowedOrigins
 from clarion.access.port import Authenticators
 from clarion.access.user_tokens import UserTokens
+from clarion.app.stores import Stores, open_stores
 from clarion.errors import NotFound
 from clarion.http.asgi import FastRoute, Receive, Request, Response, Scope, Send
 from clarion.http.front import Front, Rest
@@ -29,7 +30,6 @@ from clarion.nodes.memory import MemoryLimits
 from clarion.people.active_users import ActiveUsers
 from clarion.settings import Settings, load
 from clarion.store.statement import Unit, statement
-from clarion.stores import Stores, open_stores
 from clarion.telemetry import logs
 from clarion.telemetry.metrics import Metrics
 

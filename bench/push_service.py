@@ -16,7 +16,7 @@ import uvloop
 
 from clarion.http.certificates import DevelopmentTls
 from clarion.http.listeners import HttpListener
-from clarion.setting_types import Address
+from clarion.settings.types import Address
 
 MESSAGE = b'{"sid":"SM1","status":"queued"}'
 TOKEN = b'{"access_token":"token","expires_in":3600,"token_type":"Bearer"}'

@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn, Protocol
 
-from clarion.child_process import Child
+from clarion.system.child_process import Child
 
 CLARION = (sys.executable, "-m", "clarion")
 WRITER = "clarion.store.sqlite.child"

@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from clarion.endpoints import build_front
+from clarion.app.routes import build_front
+from clarion.app.services import Services
+from clarion.app.stores import open_stores
 from clarion.http.front import Front
 from clarion.http.health import Health
 from clarion.nodes.bus import NoBus
 from clarion.nodes.memory import MemoryLimits
-from clarion.services import Services
 from clarion.settings import load
-from clarion.stores import open_stores
-from clarion.supervisor import Supervisor
+from clarion.system.supervisor import Supervisor
 
 
 @asynccontextmanager

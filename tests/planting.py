@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from clarion.personal_data import PERSONAL
+from clarion.app.personal_data import PERSONAL
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
 from clarion.store.personal_tables import Shape

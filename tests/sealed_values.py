@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from clarion.access.administrators.model import totp_context
 from clarion.access.app_keys import user_key_context
 from clarion.access.vault import AesVault
+from clarion.app.key_rotation import SEALED, seal_context
 from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
 from clarion.idempotency.model import answer_context
-from clarion.key_rotation import SEALED, seal_context
 from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
 from clarion.store.engine import Engine

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 
 import clarion
+from clarion.app.personal_data import PERSONAL
 from clarion.people.segments.filters import list_conditions
 from clarion.people.segments.parser import parse
 from clarion.people.segments.sql import queries
-from clarion.personal_data import PERSONAL
 from clarion.store.personal_tables import Owner
 from clarion.store.statement import Statement
 

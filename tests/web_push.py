@@ -6,7 +6,7 @@ from typing import Any
 import http_ece  # type: ignore[import-untyped]
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from clarion.vapid import CURVE, read_base64url, write_base64url, write_public_key
+from clarion.push.model.vapid import CURVE, read_base64url, write_base64url, write_public_key
 
 
 class Browser:

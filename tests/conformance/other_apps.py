@@ -12,9 +12,9 @@ from clarion.access.provisioning import create_app
 from clarion.access.sql import SqlApps, open_provider_keys
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
-from clarion.data_directory import DataDirectory
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
+from clarion.system.data_directory import DataDirectory
 from tests.conformance.provider import Provider
 from tests.replacing import replace
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from clarion.vapid import new_private_key
+from clarion.push.model.vapid import new_private_key
 from tests.conformance.clients.web_push import SENDERS, Sender, public_key_of, send
 from tests.conformance.device import Api, Device, listening
 from tests.conformance.server import ConformanceServer, Installation

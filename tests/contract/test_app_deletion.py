@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from clarion.access.sql import SqlApps
-from clarion.app_deletion import CHUNK, KEPT, MARK_KEPT_MS, TABLES, AppDeletion
+from clarion.app.app_deletion import CHUNK, KEPT, MARK_KEPT_MS, TABLES, AppDeletion
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, Value, statement

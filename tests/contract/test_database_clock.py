@@ -1,9 +1,9 @@
 """The time of a database: that of PostgreSQL is measured, SQLite has none of its own."""
 
+from clarion.app.stores import open_clock
 from clarion.clock import SystemClock
 from clarion.store.engine import Engine
 from clarion.store.postgres.clock import DatabaseClock
-from clarion.stores import open_clock
 
 # PostgreSQL runs on this machine.
 TOLERANCE_MS = 2_000

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.app.personal_data import PERSONAL
 from clarion.cli.erasure_repeat import repeat_erasures
 from clarion.errors import Conflict, EmailTaken, NotFound
 from clarion.events.model import (
@@ -35,7 +36,6 @@ from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
 from clarion.people.port import Users
 from clarion.people.sql import SqlUsers
-from clarion.personal_data import PERSONAL
 from clarion.push.model import DeviceDetails, MessageStatus
 from clarion.push.port import Devices, Messages
 from clarion.store.engine import Engine

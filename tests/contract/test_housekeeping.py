@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from clarion.access.vault import AesVault
+from clarion.app.housekeeping import CHUNK, Task, list_tasks
+from clarion.app.installation import Installation
+from clarion.app.stores import Stores
 from clarion.audit.chain import ChainKeys
 from clarion.audit.sql import SqlAuditLog
 from clarion.catalog.sandbox.pool import ProcessSandbox
-from clarion.data_directory import DataDirectory
 from clarion.errors import StoreUnavailable
 from clarion.events.model import EventStatus
-from clarion.housekeeping import CHUNK, Task, list_tasks
-from clarion.installation import Installation
 from clarion.nodes.bus import NoBus
 from clarion.nodes.membership import SoleNode
 from clarion.nodes.model import Node
@@ -27,8 +27,8 @@ from clarion.push.dispatch import Dispatch
 from clarion.push.model import InvalidationReason
 from clarion.settings import load
 from clarion.store.engine import Engine
-from clarion.stores import Stores
-from clarion.supervisor import STABLE_S
+from clarion.system.data_directory import DataDirectory
+from clarion.system.supervisor import STABLE_S
 from clarion.telemetry.metrics import GatewayMetrics, Metrics
 from tests.contract.test_retention import OLD, YOUNG, add_notification, id_at, is_left
 from tests.factories import (

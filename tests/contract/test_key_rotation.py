@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from clarion import key_rotation
 from clarion.access.vault import AesVault, key_id_of
-from clarion.data_directory import DataDirectory
+from clarion.app import key_rotation
+from clarion.app.key_rotation import SEALED, count_keys, find_unreadable, refuse_retired_key
 from clarion.errors import CommandFailed, InternalError, StartError, StoreUnavailable
-from clarion.key_rotation import SEALED, count_keys, find_unreadable, refuse_retired_key
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.store.postgres.key_locks import hold_key
 from clarion.store.sealed_columns import PAGE_ROWS
 from clarion.store.statement import Unit
+from clarion.system.data_directory import DataDirectory
 from tests.conftest import run_sql
 from tests.factories import FixedClock
 from tests.sealed_values import COLUMNS, PLANTED, open_all, plant, read_rows

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from clarion.personal_data import IMPERSONAL, PERSONAL
+from clarion.app.personal_data import IMPERSONAL, PERSONAL
 from clarion.store.engine import Engine
 from tests.planting import read_schema
 

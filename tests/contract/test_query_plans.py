@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 import clarion
-from clarion import app_deletion
+from clarion.app import app_deletion
+from clarion.app.personal_data import PERSONAL
 from clarion.events.model import NEVER
-from clarion.personal_data import PERSONAL
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.personal_tables import Owner

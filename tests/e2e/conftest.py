@@ -15,8 +15,8 @@ from clarion.access.provisioning import create_app
 from clarion.access.sql import SqlApps
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
-from clarion.data_directory import DataDirectory
 from clarion.store.opening import open_engine
+from clarion.system.data_directory import DataDirectory
 from tests.cluster.nodes import Cluster
 from tests.conftest import IS_NIGHT, run_apart, run_sql, worker_number
 from tests.e2e.administrators import make_key as make_admin_key

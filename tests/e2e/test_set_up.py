@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from clarion.access.vault import key_id_of
-from clarion.data_directory import DataDirectory
+from clarion.system.data_directory import DataDirectory
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.e2e.test_commands import faults_of

@@ -5,8 +5,8 @@ import uuid
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.data_directory import DataDirectory
 from clarion.people.unsubscribe import PATH, UnsubscribeLinks
+from clarion.system.data_directory import DataDirectory
 from tests.e2e.conftest import Server
 
 ONE_CLICK = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -20,7 +20,12 @@ from clarion.channels.port import SenderContext
 from clarion.channels.targets import Targets
 from clarion.channels.web_push import WEB_PUSH, WebPushSecrets, WebPushSettings
 from clarion.clock import SystemClock
-from clarion.vapid import new_private_key, read_base64url, read_private_key, write_public_key
+from clarion.push.model.vapid import (
+    new_private_key,
+    read_base64url,
+    read_private_key,
+    write_public_key,
+)
 from tests.e2e.asking import Answer, Asker
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clarion import key_rotation
+from clarion.app import key_rotation
 from clarion.clock import SystemClock
-from clarion.data_directory import DataDirectory
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.opening import open_engine
 from clarion.store.statement import Unit
+from clarion.system.data_directory import DataDirectory
 from tests.faults.migrating import PROCESSES, KillSwitch
 
 PROCESSES.set_forkserver_preload(["tests.faults.migrating", __name__])

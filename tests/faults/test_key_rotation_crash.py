@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clarion.access.vault import AesVault
-from clarion.data_directory import DataDirectory
-from clarion.key_rotation import count_keys
+from clarion.app.key_rotation import count_keys
 from clarion.store.opening import migrate, open_engine
+from clarion.system.data_directory import DataDirectory
 from tests.faults.migrating import run_apart
 from tests.faults.rotating import rotate
 from tests.faults.sizes import CRASH, SIZES

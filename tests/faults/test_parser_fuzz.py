@@ -39,9 +39,9 @@ from clarion.pages import parse_number, read_cursor
 from clarion.people.segments.errors import FilterError
 from clarion.people.segments.parser import parse as parse_filter
 from clarion.push import frames as device_frames
+from clarion.push.model.vapid import read_private_key, read_public_key
 from clarion.push.webpush.request import read_endpoint_id
 from clarion.push.webpush.signatures import VapidSignatures
-from clarion.vapid import read_private_key, read_public_key
 from tests.factories import NOW
 from tests.faults.sizes import COLUMN, SIZES
 from tests.stopwatch import count_units, unit_s

@@ -13,7 +13,6 @@ from typing import Any
 import apsw
 import msgspec
 
-from clarion.child_process import Child
 from clarion.errors import StorageFull, StoreUnavailable
 from clarion.store.batch import Group, Outcome, arrange
 from clarion.store.companions import write_accompanied
@@ -32,6 +31,7 @@ from clarion.store.sqlite.child import (
 from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.runner import SqliteRunner, keep_plans
 from clarion.store.statement import Row, Statement, Unit, Value
+from clarion.system.child_process import Child
 from tests.simulation.faults import Faults
 from tests.simulation.loop import NODE, SeededLoop
 

@@ -12,7 +12,10 @@ from prometheus_client import CollectorRegistry
 from clarion.access.deleted_apps import DeletedApps
 from clarion.access.sql import SqlApps
 from clarion.access.vault import AesVault
-from clarion.app import watch_other_nodes
+from clarion.app.housekeeping import CHUNK, Task
+from clarion.app.personal_data import PERSONAL
+from clarion.app.server import watch_other_nodes
+from clarion.app.stores import NODE_ID_LENGTH
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
@@ -30,7 +33,6 @@ from clarion.events.sql.ledger import SqlLedger
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
-from clarion.housekeeping import CHUNK, Task
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -48,7 +50,6 @@ from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
 from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers
-from clarion.personal_data import PERSONAL
 from clarion.push.acknowledgements import GATHER_S
 from clarion.push.connections import Connections
 from clarion.push.device_circuits import DeviceCircuits
@@ -60,8 +61,7 @@ from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import SqlBroadcasts
 from clarion.sockets.protocol import HEARTBEAT_S
 from clarion.store.engine import Engine
-from clarion.stores import NODE_ID_LENGTH
-from clarion.supervisor import Supervisor
+from clarion.system.supervisor import Supervisor
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.pipeline import FixedChannels, find_no_caps
 from tests.sandbox import DirectSandbox
@@ -296,7 +296,7 @@ class Node:
             del pipeline._turns[name]
 
     async def _prune_notifications(self, now: int) -> int:
-        """Delete old notifications, as `clarion.housekeeping` does."""
+        """Delete old notifications, as `clarion.app.housekeeping` does."""
         found = await self._retention.find_old_notifications(now - self._site.kept_ms, CHUNK)
         for owner, ids in found.items():
             await self.inboxes.forget(*owner, ids)

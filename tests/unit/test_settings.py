@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.cores import count_cores
 from clarion.errors import SettingsError
-from clarion.setting_types import Address
 from clarion.settings import PREFIX, Settings, describe, find_unknown, flag_of, load
+from clarion.settings.types import Address
+from clarion.system.cores import count_cores
 from tests.replacing import replace
 
 SECRETS = sorted(each.name for each in fields(Settings) if each.metadata["secret"])

@@ -25,8 +25,8 @@ from clarion.channels.http_clients import HttpClients
 from clarion.channels.kinds import Kind, Nothing
 from clarion.channels.model import BUSY, Configuration, NotTried, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
-from clarion.child_process import open_child, read, write
 from clarion.errors import FieldFault
+from clarion.system.child_process import open_child, read, write
 
 # Of the whole server: one takes about 70 MB. An app has at most half of them at a time.
 PROCESSES = 4

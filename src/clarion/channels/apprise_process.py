@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from clarion.channels.networks import Network, is_refused
-from clarion.child_process import receive, send
+from clarion.system.child_process import receive, send
 
 # Of addresses, which are more than the memory in use.
 MEMORY_LIMIT_BYTES = 1 << 29

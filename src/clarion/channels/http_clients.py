@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from clarion.cancellation import end_if_cancelled
 from clarion.channels.authorities import load_authorities
 from clarion.channels.targets import Target, Targets, trust
 
@@ -129,6 +128,10 @@ class HttpClients:
         `NotConnected` if it was not sent, `NoAnswer` if it may have arrived; `TargetRefused` if
         the URL leads where Clarion must not call.
         """
+        from clarion.client.cancellation import (  # noqa: PLC0415 - imports pyreqwest
+            end_if_cancelled,
+        )
+
         now = asyncio.get_running_loop().time
         end = now() + timeout_s
         failure = NotConnected("the name of the host was resolved too late")

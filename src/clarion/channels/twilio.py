@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from clarion.catalog.model import Channel
+from clarion.catalog.model.sms_segments import SEGMENTS_LIMIT, Segments, count_segments
 from clarion.channels.answers import (
     NETWORK,
     Action,
@@ -29,7 +30,6 @@ from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import ProviderRequest, post
 from clarion.channels.targets import split
 from clarion.errors import FieldFault
-from clarion.sms_segments import SEGMENTS_LIMIT, Segments, count_segments
 
 CALLBACKS_PREFIX = "/callbacks/twilio/"
 NO_RECIPIENT = "21604"

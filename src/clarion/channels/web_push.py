@@ -31,7 +31,7 @@ from clarion.channels.port import SenderContext
 from clarion.channels.targets import TargetRefused
 from clarion.channels.web_push_encryption import PLAIN_LIMIT_BYTES, encrypt, read_subscription
 from clarion.errors import FieldFault
-from clarion.vapid import (
+from clarion.push.model.vapid import (
     new_private_key,
     origin_of,
     read_private_key,

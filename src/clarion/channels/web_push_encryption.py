@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from clarion.vapid import CURVE, point_of, read_base64url, read_public_key
+from clarion.push.model.vapid import CURVE, point_of, read_base64url, read_public_key
 
 # Every push service takes bodies of 4096 bytes; the header, the end mark and the tag take 103.
 PLAIN_LIMIT_BYTES = 3993

@@ -17,11 +17,11 @@ from clarion.access.administrators.attempts import hash_name
 from clarion.access.administrators.invitations import Invitation, Invitations
 from clarion.access.administrators.model import Administrator, check_username
 from clarion.access.model import Role
+from clarion.app.stores import Stores, open_stores
 from clarion.cli.first_run import admin_url_of, to_json
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.stores import Stores, open_stores
 
 admin = App(name="admin")
 _PAGE = 100

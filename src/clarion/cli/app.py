@@ -12,13 +12,13 @@ from clarion.access import model
 from clarion.access.origins import check_origins
 from clarion.access.provisioning import check_app_name, check_per_hour, create_app
 from clarion.access.views import show_app
+from clarion.app.stores import Stores, open_stores
 from clarion.cli.first_run import AppCredentials
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.printing import print_json, print_rows
-from clarion.data_directory import write_private
 from clarion.errors import CommandFailed, NotFound
 from clarion.http.shapes import check_value
-from clarion.stores import Stores, open_stores
+from clarion.system.data_directory import write_private
 
 app = App(name="app")
 Origins = Annotated[tuple[str, ...], Parameter(negative="")]

@@ -6,6 +6,7 @@ import sys
 
 from cyclopts import App
 
+from clarion.app.stores import Stores, open_stores
 from clarion.audit.lines import write_line
 from clarion.audit.log_file import LogFile
 from clarion.audit.model import Entry, Filter
@@ -15,7 +16,6 @@ from clarion.clock import to_rfc3339
 from clarion.errors import CommandFailed, FieldFault, InvalidFields
 from clarion.http.shapes import read_moment
 from clarion.pages import parse_number
-from clarion.stores import Stores, open_stores
 
 app = App(name="audit")
 _MOST = 10_000

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from clarion import __version__
+from clarion.app.key_rotation import count_keys
+from clarion.app.stores import open_stores
 from clarion.audit.commands import record_finished
 from clarion.cli.backup_seal import make_seal
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
@@ -15,17 +17,15 @@ from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
 from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock, to_rfc3339
-from clarion.data_directory import DataDirectory
 from clarion.errors import ClarionError, CommandFailed, StartError
-from clarion.key_rotation import count_keys
-from clarion.sealed_files import read_files, seal_files
 from clarion.settings import Settings
 from clarion.store.backups import postgres, sqlite
 from clarion.store.backups.archive import FORMAT, ArchiveWriter, Manifest
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import find_missing, load
 from clarion.store.opening import sqlite_path
-from clarion.stores import open_stores
+from clarion.system.data_directory import DataDirectory
+from clarion.system.sealed_files import read_files, seal_files
 
 KEYS = "keys.sealed"
 

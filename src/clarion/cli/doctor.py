@@ -15,8 +15,10 @@ from pathlib import Path
 import apsw
 from cryptography import x509
 
-from clarion import descriptors
 from clarion.access.vault import AesVault, key_id_of
+from clarion.app.installation import SELECT as SELECT_INSTALLATION
+from clarion.app.key_rotation import count_keys, find_unreadable
+from clarion.app.stores import open_audit_keys
 from clarion.audit.log_file import LogFile
 from clarion.audit.sql import SqlChain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
@@ -25,11 +27,8 @@ from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.first_run import FirstRun, read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.provider_trials import TRIED_LIMIT, State, describe_trials, try_providers
-from clarion.data_directory import PRIVATE_UMASK, DataDirectory
 from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
-from clarion.installation import SELECT as SELECT_INSTALLATION
-from clarion.key_rotation import count_keys, find_unreadable
 from clarion.nodes.redis.address import find_exposed, parse_address
 from clarion.nodes.redis.client import FAILURES, connect_once
 from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
@@ -46,7 +45,8 @@ from clarion.store.opening import describe_url, sqlite_path
 from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
 from clarion.store.postgres.engine import READ_TIME, connected
 from clarion.store.statement import statement
-from clarion.stores import open_audit_keys
+from clarion.system import descriptors
+from clarion.system.data_directory import PRIVATE_UMASK, DataDirectory
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096

@@ -7,6 +7,7 @@ keyed hash: so the ids that events name are hashed, and compared with it.
 from __future__ import annotations
 
 from clarion.access.port import Vault
+from clarion.app.stores import open_stores
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.people.erasure.hashes import UserHashes
 from clarion.people.erasure.sql import naming_events
@@ -14,7 +15,6 @@ from clarion.people.erasure.sql.hash_keys import SqlHashKeys
 from clarion.people.erasure.sql.naming_events import NamingEvent, names_of
 from clarion.store.engine import Engine
 from clarion.store.statement import Step, Unit, statement
-from clarion.stores import open_stores
 
 _PAGE = 1000
 SELECT_TOMBSTONES = statement(

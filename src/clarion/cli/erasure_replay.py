@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from clarion.app.stores import Stores, open_stores
 from clarion.audit.chain import content_of
 from clarion.audit.log_file import read_entries
 from clarion.audit.model import AuditResult, Entry
@@ -19,7 +20,6 @@ from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.sql import naming_events
 from clarion.people.erasure.sql.naming_events import names_of
 from clarion.store.statement import statement
-from clarion.stores import Stores, open_stores
 
 _PAGE = 1000
 # The tables in which a user id can be, without a record of the user.

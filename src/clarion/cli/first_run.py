@@ -9,8 +9,8 @@ import msgspec
 
 from clarion.errors import StartError
 from clarion.http.strangers import is_loopback
-from clarion.setting_types import Address
 from clarion.settings import Settings
+from clarion.settings.types import Address
 
 # A server that listens on all addresses is called at the loopback address.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from clarion.access.administrators.invitations import Invitations
+from clarion.app.stores import Stores, open_stores
 from clarion.cli.app import provision_app
 from clarion.cli.first_run import (
     AdminSetup,
@@ -32,7 +33,6 @@ from clarion.http.listeners import check_free
 from clarion.settings import Settings
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.set_up_lock import set_up_alone
-from clarion.stores import Stores, open_stores
 
 
 class AlreadySetUp(StartError, code="already_set_up"):

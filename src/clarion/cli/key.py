@@ -8,12 +8,12 @@ from clarion.access.app_keys import check_overlap
 from clarion.access.keys import IssuedKey, issue_key
 from clarion.access.model import ApiKey
 from clarion.access.views import show_created_key, show_key
+from clarion.app.stores import Stores, open_stores
 from clarion.cli.app import find_app
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.printing import print_json, print_rows
 from clarion.clock import to_rfc3339
 from clarion.errors import NotFound
-from clarion.stores import Stores, open_stores
 
 key = App(name="key")
 _DAY_MS = 24 * 3600 * 1000

@@ -15,8 +15,8 @@ from cyclopts import App, CycloptsError, Parameter
 
 from clarion import __version__
 from clarion.audit.commands import command
-from clarion.data_directory import PRIVATE_UMASK
 from clarion.errors import ClarionError, CommandFailed
+from clarion.system.data_directory import PRIVATE_UMASK
 
 # More than imports make, which stay: most commands are over, and a server is ready, before it.
 gc.set_threshold(200_000, 20, 100)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.data_directory import DataDirectory
 from clarion.errors import CommandFailed
 from clarion.store import opening
 from clarion.store.migrations.plan import Migration
+from clarion.system.data_directory import DataDirectory
 
 
 async def migrate(*, after: Switch = False, **settings: SettingFlags) -> None:

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from clarion.access.vault import AesVault
+from clarion.app.installation import check_key
+from clarion.app.stores import open_stores
 from clarion.audit.commands import record_finished
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
-from clarion.installation import check_key
 from clarion.settings import Settings
 from clarion.store.copying.data_copy import Copied, DataCopy, Watch
 from clarion.store.copying.source import Source
@@ -26,7 +26,7 @@ from clarion.store.copying.tables import Table
 from clarion.store.copying.target import Target
 from clarion.store.opening import SQLITE_PREFIX, describe_url, sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
-from clarion.stores import open_stores
+from clarion.system.data_directory import DataDirectory
 
 _REPORT_S = 5.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clarion.cli.flags import read_text
 from clarion.errors import CommandFailed, StartError
-from clarion.sealed_files import SHORTEST_PASSPHRASE
+from clarion.system.sealed_files import SHORTEST_PASSPHRASE
 
 
 def read_passphrase(path: Path | None, *, is_new: bool) -> str:

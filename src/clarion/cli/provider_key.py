@@ -8,11 +8,11 @@ from cyclopts import App
 
 from clarion.access.app_keys import IssuedProviderKey
 from clarion.access.views import ProviderKeyView
+from clarion.app.stores import Stores, open_stores
 from clarion.cli.flags import SettingFlags, Switch, load_settings, read_text
 from clarion.cli.printing import print_json, print_rows
-from clarion.data_directory import write_private
 from clarion.http.views import View
-from clarion.stores import Stores, open_stores
+from clarion.system.data_directory import write_private
 
 provider_key = App(name="provider-key")
 

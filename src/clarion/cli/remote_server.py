@@ -12,9 +12,9 @@ from msgspec.structs import astuple
 
 from clarion.cli.first_run import AppCredentials, FirstRun, Urls, read_first_run, urls_of
 from clarion.cli.http_client import HttpClient
-from clarion.data_directory import DataDirectory
 from clarion.errors import StartError
 from clarion.settings import Settings
+from clarion.system.data_directory import DataDirectory
 
 GATEWAY_PATH = "/v1/gateway"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from clarion.access.vault import key_id_of
+from clarion.app.stores import open_stores
 from clarion.audit.log_file import LogFile
 from clarion.cli.backup import KEYS
 from clarion.cli.backup_seal import is_sealed
@@ -16,15 +17,19 @@ from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
 from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock
-from clarion.data_directory import DataDirectory, list_database_files, split_keys, write_private
 from clarion.errors import CommandFailed, StartError
-from clarion.sealed_files import open_files
 from clarion.settings import Settings
 from clarion.store.backups import postgres, sqlite
 from clarion.store.backups.archive import Archive, Manifest
 from clarion.store.migrations.plan import find_missing, load
 from clarion.store.opening import sqlite_path
-from clarion.stores import open_stores
+from clarion.system.data_directory import (
+    DataDirectory,
+    list_database_files,
+    split_keys,
+    write_private,
+)
+from clarion.system.sealed_files import open_files
 
 # Of the sealed keys, which are read into memory.
 _KEYS_BYTES = 16 << 20

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from clarion.app.stores import Stores
 from clarion.cli.first_run import FirstRun, KeysDatabase, read_first_run, to_json
-from clarion.data_directory import DataDirectory, write_private
 from clarion.errors import StartError
-from clarion.stores import Stores
+from clarion.system.data_directory import DataDirectory, write_private
 
 
 async def find_own(stores: Stores) -> FirstRun | None:

@@ -8,10 +8,10 @@ import uvloop
 from cyclopts import App
 
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.privileges import change_account
 from clarion.settings import Settings, describe
 from clarion.store.opening import sqlite_path
 from clarion.store.sqlite.process import begin_writer
+from clarion.system.privileges import change_account
 from clarion.telemetry import logs
 
 
@@ -37,12 +37,12 @@ def _serve(**settings: SettingFlags) -> int:
 
 async def _run(settings: Settings) -> int:
     if settings.process_count > 1:
-        from clarion.processes.parent import ProcessGroup  # noqa: PLC0415 - as below
+        from clarion.app.processes.parent import ProcessGroup  # noqa: PLC0415 - as below
 
         return await ProcessGroup(settings, settings.process_count).run()
     writer = await begin_writer() if sqlite_path(settings.database_url) else None
     # Most of a start is this import: the process of the writer starts beside it.
-    from clarion.app import Server  # noqa: PLC0415
+    from clarion.app.server import Server  # noqa: PLC0415
     from clarion.cli.set_up import set_up  # noqa: PLC0415
 
     try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from clarion.app.stores import Stores
 from clarion.cli.first_run import read_first_run
 from clarion.cli.init import initialise_if_empty
 from clarion.cli.saved_keys import find_foreign, find_own
 from clarion.settings import Settings
-from clarion.stores import Stores
 from clarion.telemetry.logs import get_logger
 
 

@@ -10,9 +10,9 @@ from cyclopts import App
 from clarion.access.app_keys import IssuedUserKey
 from clarion.access.model import UserTokenAlgorithm
 from clarion.access.views import CreatedUserKey, UserKeyView
+from clarion.app.stores import open_stores
 from clarion.cli.flags import SettingFlags, Switch, load_settings, read_text
 from clarion.cli.printing import print_json, print_rows
-from clarion.stores import open_stores
 
 user_key = App(name="user-key")
 

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from clarion.access.model import App
 from clarion.access.signing import UserTokenSigner
+from clarion.app.stores import Stores, open_stores
 from clarion.cli.app import find_app
 from clarion.cli.first_run import read_first_run
 from clarion.cli.flags import SettingFlags, Switch, load_settings
@@ -16,7 +17,6 @@ from clarion.clock import to_rfc3339
 from clarion.errors import CommandFailed, FieldFault, InvalidFields
 from clarion.fields import check_user_id
 from clarion.http.shapes import check_value
-from clarion.stores import Stores, open_stores
 
 _HOUR_S = 3600
 _CANNOT_SIGN = (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from clarion import key_rotation
 from clarion.access.vault import key_id_of
+from clarion.app import key_rotation
+from clarion.app.installation import void_copy
+from clarion.app.stores import open_audit_keys, open_clock, open_database
 from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.printing import show_progress
-from clarion.data_directory import DataDirectory
-from clarion.installation import void_copy
 from clarion.store.opening import sqlite_path
-from clarion.stores import open_audit_keys, open_clock, open_database
+from clarion.system.data_directory import DataDirectory
 
 app = App(name="vault")
 _WITHOUT_ID = "of an earlier release; `clarion vault rotate` encrypts them again"

@@ -16,7 +16,7 @@ from pyreqwest.exceptions import PyreqwestError
 from pyreqwest.request import RequestBuilder
 from pyreqwest.response import ResponseBodyReader
 
-from clarion.cancellation import end_if_cancelled
+from clarion.client.cancellation import end_if_cancelled
 from clarion.client.errors import ApiError, NotReached, read_error
 
 T = TypeVar("T")

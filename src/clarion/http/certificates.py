@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from clarion.data_directory import write_private
 from clarion.errors import StartError
+from clarion.system.data_directory import write_private
 
 _CA_DAYS = 3650
 # Browsers and Apple's libraries refuse certificates that are valid for longer.

@@ -25,10 +25,10 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 
-from clarion import descriptors
 from clarion.http.budgets import Receiving
 from clarion.http.strangers import is_loopback
 from clarion.settings import Settings
+from clarion.system import descriptors
 from clarion.telemetry.logs import get_logger
 
 # From the connection to the head of its first request.

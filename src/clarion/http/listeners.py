@@ -18,9 +18,9 @@ from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
-from clarion.descriptors import FEW_WAITING
 from clarion.errors import StartError
-from clarion.setting_types import Address
+from clarion.settings.types import Address
+from clarion.system.descriptors import FEW_WAITING
 
 CONNECTIONS = 20_000
 _BACKLOG = 1_024

@@ -22,7 +22,7 @@ from clarion.people.model import (
     Preferences,
     User,
 )
-from clarion.quiet_hours import QuietHours
+from clarion.people.model.quiet_hours import QuietHours
 
 ChannelToggles = Mapping[Channel, bool | None]
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
+from clarion.people.model.quiet_hours import QuietHours
 from clarion.push.model import DevicePreferences
-from clarion.quiet_hours import QuietHours
 
 K = TypeVar("K")
 

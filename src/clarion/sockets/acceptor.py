@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Coroutine
 from typing import Any
 
-from clarion.setting_types import Address
+from clarion.settings.types import Address
 from clarion.sockets.limited_protocol import LimitedProtocol, Listening
 from clarion.sockets.newcomers import group_address
 

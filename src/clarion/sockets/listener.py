@@ -11,7 +11,7 @@ from typing import Any
 from picows import WSListener, WSUpgradeRequest
 
 from clarion.pacing import Pace
-from clarion.setting_types import Address
+from clarion.settings.types import Address
 from clarion.sockets.acceptor import Acceptor
 from clarion.sockets.limited_protocol import Listening, PicowsLog
 from clarion.sockets.newcomers import UNAUTHENTICATED_LIMIT, Newcomers

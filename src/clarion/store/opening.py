@@ -8,11 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import apsw
 
-from clarion.child_process import Child
 from clarion.store.migrations.plan import OnPostponed, log_postponed
 from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
 from clarion.store.statement import Row, Statement, Value
+from clarion.system.child_process import Child
 
 if TYPE_CHECKING:
     from clarion.store.postgres.engine import OnConnect, PostgresEngine

@@ -16,7 +16,7 @@ from pywebpush import (  # type: ignore[import-untyped]
     webpush,
 )
 
-from clarion.vapid import read_base64url, read_private_key, write_public_key
+from clarion.push.model.vapid import read_base64url, read_private_key, write_public_key
 from tests.conformance.clients.node_apn import SOURCE
 from tests.node import find_node, install
 

@@ -15,8 +15,8 @@ from clarion.access.provisioning import NewApp, create_app
 from clarion.access.sql import SqlApps
 from clarion.access.vault import AesVault
 from clarion.clock import SystemClock
-from clarion.data_directory import DataDirectory
 from clarion.store.opening import open_engine
+from clarion.system.data_directory import DataDirectory
 from tests.e2e.asking import Answer, Asker
 from tests.e2e.installation import Installation
 from tests.e2e.sending import ANY_HOUR

@@ -19,8 +19,8 @@ from clarion.push.sockets import DeviceEndpoint, DeviceSocket
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import SqlBroadcasts
-from clarion.setting_types import Address
 from clarion.settings import load
+from clarion.settings.types import Address
 from clarion.sockets.listener import SocketListener
 from clarion.store.opening import migrate
 from clarion.telemetry.metrics import GatewayMetrics

@@ -1,7 +1,7 @@
 """Figures of a node out of its metrics."""
 
 from clarion.admin.node_figures import read_figures
-from clarion.processes.gathered_metrics import merge
+from clarion.app.processes.gathered_metrics import merge
 
 TEXT = """# HELP clarion_gateway_connections Open connections.
 # TYPE clarion_gateway_connections gauge

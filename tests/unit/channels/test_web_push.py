@@ -42,7 +42,7 @@ from clarion.channels.web_push import (
 from clarion.channels.web_push_encryption import PLAIN_LIMIT_BYTES
 from clarion.events.model import Content
 from clarion.http.certificates import DevelopmentTls
-from clarion.vapid import origin_of, read_public_key
+from clarion.push.model.vapid import origin_of, read_public_key
 from tests.factories import DAY, NOW, FixedClock, make_user
 from tests.pipeline import make_event, make_notification
 from tests.unit.channels.h2_push_service import serving_h2

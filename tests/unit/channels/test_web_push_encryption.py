@@ -13,7 +13,7 @@ from clarion.channels.web_push_encryption import (
     encrypt,
     read_subscription,
 )
-from clarion.vapid import read_base64url, read_private_key, write_base64url
+from clarion.push.model.vapid import read_base64url, read_private_key, write_base64url
 from tests.web_push import Browser
 
 # RFC 8291, appendix A.

@@ -10,7 +10,7 @@ SHOW = (
 )
 COMMANDS = "admin app audit backup doctor init key migrate provider_key send serve user user_key"
 # What `serve` imports when the process of its writer starts beside it.
-SERVER = ("clarion.app", "clarion.cli.set_up")
+SERVER = ("clarion.app.server", "clarion.cli.set_up")
 
 
 def list_imported(*modules: str) -> set[str]:

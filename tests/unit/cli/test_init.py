@@ -17,19 +17,19 @@ from clarion.access.model import Role
 from clarion.access.port import Apps, Keys, Vault
 from clarion.access.provisioning import create_app
 from clarion.access.sql import SqlApps, SqlKeys
+from clarion.app.installation import Installation
 from clarion.cli.first_run import read_first_run, urls_of
 from clarion.cli.init import greeting, initialise, initialise_if_empty
 from clarion.cli.saved_keys import find_foreign
-from clarion.data_directory import DataDirectory
 from clarion.demo import DEMO_BUNDLE_ID
 from clarion.errors import StartError
-from clarion.installation import Installation
 from clarion.settings import Settings, load
+from clarion.system.data_directory import DataDirectory
 from tests.factories import FixedClock, make_administrator, make_link
 from tests.unit.conftest import MemoryEngine
 
 if TYPE_CHECKING:
-    from clarion.stores import Stores
+    from clarion.app.stores import Stores
 
 SETTINGS = Settings()
 

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion import setting_types
 from clarion.access.administrators.authentication import AdminAuthentication
 from clarion.access.administrators.model import AdminSession, hash_token, new_token
 from clarion.access.administrators.policy import SignInPolicy
@@ -33,6 +32,7 @@ from clarion.http.sending import PART_BYTES, TAIL_PARTS
 from clarion.http.visitors import SESSION_COOKIE
 from clarion.nodes.memory import MemoryLimits
 from clarion.settings import Settings
+from clarion.settings import types as setting_types
 from clarion.telemetry.metrics import Metrics
 from tests.factories import FixedClock, issue, make_administrator, make_link, make_session
 from tests.replacing import replace

@@ -9,7 +9,7 @@ import pytest
 from clarion.errors import StartError
 from clarion.http import listeners
 from clarion.http.listeners import check_free, reserve
-from clarion.setting_types import Address
+from clarion.settings.types import Address
 from tests.processes import free_port
 
 

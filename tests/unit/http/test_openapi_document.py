@@ -9,9 +9,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from clarion.app.management import TAGS
 from clarion.http.asgi import Response
 from clarion.http.openapi import PATH, list_operations
-from clarion.management import TAGS
 from tests.conftest import run_apart
 from tests.in_process import opened_front
 

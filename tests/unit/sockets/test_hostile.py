@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from bench.device import CLOSE, TEXT, encode_frame
 from clarion.http.certificates import DevelopmentTls, load_context
-from clarion.setting_types import Address
+from clarion.settings.types import Address
 from clarion.sockets.listener import SocketListener
 from clarion.sockets.protocol import FRAME_LIMIT_BYTES, HELLO_LIMIT_BYTES
 from clarion.telemetry.limited_log import LINES_LIMIT

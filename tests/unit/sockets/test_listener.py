@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clarion.setting_types import Address
+from clarion.settings.types import Address
 from clarion.sockets.listener import SocketListener
 from clarion.sockets.protocol import HEARTBEAT_S, PING, SILENCE_LIMIT_MS
 from tests.processes import free_port

@@ -23,7 +23,7 @@ NAMES = (
 ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
 NOT_IMPORTED = """
 import sys
-import clarion.app, clarion.cli.main, clarion.endpoints
+import clarion.app.routes, clarion.app.server, clarion.cli.main
 from clarion.telemetry.trace_settings import open_tracer
 assert not open_tracer("n").is_on
 print(sorted(name for name in sys.modules if name.partition(".")[0] == "opentelemetry"))

@@ -17,6 +17,7 @@ from clarion.catalog.built_in import ENGLISH
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.entry import Entry, Run, convert, measure, render
 from clarion.catalog.model import GIVEN, Channel, Form, Template, build_context
+from clarion.catalog.model.sms_segments import SmsEncoding, count_segments
 from clarion.catalog.port import Templates
 from clarion.catalog.rendering.limits import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
@@ -29,7 +30,6 @@ from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, check_value
 from clarion.http.views import Timestamp, View
-from clarion.sms_segments import SmsEncoding, count_segments
 
 VARIABLES_LIMIT = 100
 # As for events.

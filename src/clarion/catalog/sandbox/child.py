@@ -30,8 +30,8 @@ from clarion.catalog.sandbox.jobs import (
     Job,
     Render,
 )
-from clarion.child_process import receive, send
 from clarion.errors import FieldFault, InvalidFields
+from clarion.system.child_process import receive, send
 
 # Of addresses, which are more than the memory in use; macOS does not enforce it.
 MEMORY_LIMIT_BYTES = 1 << 29

@@ -7,8 +7,8 @@ import contextlib
 import os
 import signal
 
-from clarion.child_process import open_child, read, write
 from clarion.settings import PREFIX
+from clarion.system.child_process import open_child, read, write
 
 # A job may wait for the processor, but not for ever. Its processor time is limited by the kernel.
 WALL_LIMIT_S = 10.0

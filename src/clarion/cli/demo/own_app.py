@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 
 from clarion.access import model
+from clarion.app.stores import Stores, open_stores
 from clarion.cli.app import delete_app, provision_app
 from clarion.cli.first_run import AppCredentials, to_json
-from clarion.data_directory import write_private
 from clarion.errors import StartError
 from clarion.settings import Settings
-from clarion.stores import Stores, open_stores
+from clarion.system.data_directory import write_private
 
 NAME = "demo"
 BUNDLE_ID = "com.example.clarion-demo"

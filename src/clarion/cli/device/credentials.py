@@ -10,8 +10,8 @@ import msgspec
 from clarion.cli.first_run import to_json
 from clarion.cli.http_client import path_part
 from clarion.cli.remote_server import RemoteServer
-from clarion.data_directory import write_private
 from clarion.errors import StartError
+from clarion.system.data_directory import write_private
 
 # Enough parallel requests for the server to group their commits.
 _PARALLEL = 32

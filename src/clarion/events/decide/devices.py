@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from clarion.catalog.model import NotificationType
 from clarion.people.model import User
+from clarion.people.model.quiet_hours import find_end
 from clarion.push.model import Device
-from clarion.quiet_hours import find_end
 
 
 class ChosenDevices(NamedTuple):

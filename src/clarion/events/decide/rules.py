@@ -21,7 +21,7 @@ from clarion.events.decide.digests import find_due
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
 from clarion.events.model import ReasonCode
 from clarion.people.model import DEFAULT_QUIET_HOURS, UserStatus
-from clarion.quiet_hours import find_end
+from clarion.people.model.quiet_hours import find_end
 
 Rule = Callable[[Case, Channel], Verdict | None]
 

@@ -26,15 +26,15 @@ from clarion.people.api.shapes import Given
 from clarion.people.api.users import check_found
 from clarion.people.fields import check_field
 from clarion.people.model import Preferences, User
-from clarion.people.port import Users
-from clarion.people.preferences import TOGGLED_CHANNELS, PreferenceSource, Setting
-from clarion.quiet_hours import (
+from clarion.people.model.quiet_hours import (
     QUIET_HOURS,
     GivenQuietHours,
     QuietHours,
     QuietWindow,
     check_quiet_hours,
 )
+from clarion.people.port import Users
+from clarion.people.preferences import TOGGLED_CHANNELS, PreferenceSource, Setting
 
 T = TypeVar("T")
 ChannelToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Channel)})]

@@ -15,9 +15,14 @@ from clarion.fields import documented
 from clarion.http.bodies import Body
 from clarion.http.shapes import Toggles, check_toggle_names, collect, given_checks
 from clarion.http.views import View
+from clarion.people.model.quiet_hours import (
+    QUIET_HOURS,
+    GivenQuietHours,
+    QuietWindow,
+    check_quiet_hours,
+)
 from clarion.push.model import Device, DevicePreferences
 from clarion.push.preferences import update
-from clarion.quiet_hours import QUIET_HOURS, GivenQuietHours, QuietWindow, check_quiet_hours
 
 T = TypeVar("T")
 TYPES_LIMIT = 1_000  # as in the preferences of users

@@ -19,10 +19,10 @@ from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
 from clarion.push.api.devices import find_device
 from clarion.push.model import Platform
+from clarion.push.model.vapid import read_public_key, write_public_key
 from clarion.push.registry import Registry
 from clarion.push.webpush.model import PushEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
-from clarion.vapid import read_public_key, write_public_key
 
 EndpointId = Annotated[
     str, msgspec.Meta(description="The id of the endpoint, from its creation or from the list.")

@@ -10,9 +10,9 @@ import msgspec
 from clarion.errors import MalformedPush
 from clarion.push.apns.request import ATTEMPT_MS, MAX_TTL_MS, Push
 from clarion.push.model import PushPriority
+from clarion.push.model.vapid import write_base64url
 from clarion.push.webpush.model import EndpointOfDevice
 from clarion.push.webpush.signatures import read_parameter
-from clarion.vapid import write_base64url
 
 BODY_LIMIT_BYTES = 4096
 _TTL = re.compile(r"[0-9]{1,100}")

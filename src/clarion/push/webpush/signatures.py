@@ -12,7 +12,7 @@ import jwt
 from jwt.types import Options
 
 from clarion.errors import Forbidden
-from clarion.vapid import origin_of, read_public_key, write_public_key
+from clarion.push.model.vapid import origin_of, read_public_key, write_public_key
 
 LIFE_S = 24 * 3600
 # How far the clock of a sender may be ahead or behind.

@@ -18,8 +18,8 @@ from typing import IO, Self
 
 import msgspec
 
-from clarion.data_directory import publish_once
 from clarion.errors import CommandFailed, StartError
+from clarion.system.data_directory import publish_once
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 import apsw
 
-from clarion.data_directory import publish_once
 from clarion.errors import CommandFailed, StartError
 from clarion.store.backups.archive import (
     CHUNK_BYTES,
@@ -25,6 +24,7 @@ from clarion.store.backups.archive import (
     Table,
 )
 from clarion.store.migrations.plan import RECORDED
+from clarion.system.data_directory import publish_once
 
 MEMBER = "clarion.db"
 # Pages that are copied before the progress is shown.

@@ -19,11 +19,11 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from clarion.child_process import receive, send
 from clarion.store.batch import Group, Report
 from clarion.store.sqlite.checkpoints import Checkpoints
 from clarion.store.sqlite.runner import BUSY_MS, SqliteRunner, open_connection
 from clarion.store.sqlite.unused_space import UnusedSpace
+from clarion.system.child_process import receive, send
 
 
 class Trouble(msgspec.Struct, array_like=True, tag=True):

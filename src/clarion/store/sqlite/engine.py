@@ -8,7 +8,6 @@ from pathlib import Path
 
 import apsw
 
-from clarion.child_process import Child
 from clarion.errors import StartError, StoreUnavailable
 from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import COMMIT_LIMIT_S, GroupCommit, Rows
@@ -18,6 +17,7 @@ from clarion.store.sqlite.process import WriterProcess
 from clarion.store.sqlite.reader import ThreadReader, open_quick_reader
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Statement, Unit, Value
+from clarion.system.child_process import Child
 
 # A read that takes long holds the log. The writer does not wait for it; it tries again.
 _SCRUB_ATTEMPTS = 50

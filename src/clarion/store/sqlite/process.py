@@ -10,11 +10,11 @@ from itertools import count
 
 import msgspec
 
-from clarion.child_process import Child, open_child, read, write
 from clarion.errors import StorageFull, StoreUnavailable
 from clarion.store.batch import Failed, Group, Outcome, arrange
 from clarion.store.sqlite.child import OPENED, Answer, Finished, Opened, Scrubbed, Trouble
 from clarion.store.statement import Unit
+from clarion.system.child_process import Child, open_child, read, write
 
 # How long the process may take to exit.
 _END_S = 5.0

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from clarion.errors import MalformedPush
 from clarion.push.apns.request import ATTEMPT_MS, MAX_TTL_MS
 from clarion.push.model import PushPriority
+from clarion.push.model.vapid import read_base64url
 from clarion.push.webpush.model import EndpointOfDevice
 from clarion.push.webpush.request import BODY_LIMIT_BYTES, parse_push, read_headers
 from clarion.sockets.protocol import FRAME_LIMIT_BYTES
-from clarion.vapid import read_base64url
 from tests.factories import NOW, make_device, make_push_endpoint
 
 DEVICE = make_device()

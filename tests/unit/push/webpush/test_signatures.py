@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.errors import Forbidden
+from clarion.push.model.vapid import read_private_key, write_public_key
 from clarion.push.webpush.signatures import VapidSignatures, read_parameter
-from clarion.vapid import read_private_key, write_public_key
 from tests.factories import DAY, NOW
 
 ORIGIN = "https://push.example:8443"

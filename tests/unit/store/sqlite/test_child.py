@@ -15,12 +15,12 @@ import apsw
 import msgspec
 import pytest
 
-from clarion.child_process import write
 from clarion.errors import StoreUnavailable
 from clarion.store.batch import Done
 from clarion.store.sqlite.child import Trouble, classify
 from clarion.store.sqlite.process import WriterProcess, begin_writer
 from clarion.store.statement import Unit, statement
+from clarion.system.child_process import write
 from tests.contract.conftest import nothing_left
 
 

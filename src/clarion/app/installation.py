@@ -1,0 +1,119 @@
+"""Which installation a database is of, and whether a node has its master key."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from clarion.access.vault import AesVault, find_key_id
+from clarion.app.key_rotation import SEALED, find_unreadable, seal_context
+from clarion.clock import Clock
+from clarion.errors import InternalError, StartError
+from clarion.store.engine import Engine, Fetch
+from clarion.store.opening import describe_url
+from clarion.store.statement import Unit, statement
+from clarion.system.data_directory import DataDirectory
+
+_ID_BYTES = 8
+_SEALED = b"clarion"
+
+SELECT = statement(
+    "select_installation", "SELECT id, seal, copy_id FROM installation WHERE slot = 1"
+)
+# Of several nodes that open an empty database at the same time, one adds the row.
+INSERT = statement(
+    "insert_installation",
+    """INSERT INTO installation (id, slot, seal, created_at) VALUES (:id, 1, :seal, :now)
+    ON CONFLICT (slot) DO NOTHING""",
+)
+VOID_COPY = statement(
+    "void_copy_of_installation",
+    "UPDATE installation SET copy_id = NULL WHERE copy_id IS NOT NULL",
+)
+FIND_COPY = statement(
+    "find_copy_into_database", "SELECT name FROM copied_tables ORDER BY name LIMIT 1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The id of a database, and what a person calls it."""
+
+    id: str
+    database: str
+
+
+async def find_key_of(fetch: Fetch) -> bytes | None:
+    """Return the id of the master key of a database; None if nothing is sealed there yet.
+
+    It is empty if all that is known of the key is that there is one.
+    """
+    if rows := await fetch(SELECT):
+        return find_key_id(rows[0][1])
+    # A database of an earlier release, which this one has never opened.
+    for column in SEALED:
+        for row in await fetch(column.select_sample()):
+            return find_key_id(row[-1]) or b""
+    return None
+
+
+def refuse_new_key(directory: DataDirectory, key_id: bytes, database_url: str) -> StartError:
+    """Return the error for a data directory without a key whose database has one."""
+    return StartError(
+        f"The secrets in {describe_url(database_url)} are encrypted with the master key "
+        f"{key_id.hex()}, and there is no {directory.master_key}. Copy master.key from another "
+        "node of this database, or from a backup. A new key could not read them."
+    )
+
+
+async def identify(
+    engine: Engine, vault: AesVault, clock: Clock, directory: DataDirectory, database_url: str
+) -> Installation:
+    """Return which installation the database is; `StartError` if it is not to be opened.
+
+    A database without an id, which is new or of an earlier release, gets one. It is refused if its
+    secrets are sealed with another master key, or if it is an unfinished copy.
+    """
+    if await engine.fetch(FIND_COPY):
+        raise StartError(
+            f"`clarion migrate-data` has not finished copying into {describe_url(database_url)}. "
+            "Run it again: it goes on where it was."
+        )
+    rows = await engine.fetch(SELECT)
+    if not rows:
+        await _add(engine, vault, clock)
+        rows = await engine.fetch(SELECT)
+    ((id_, seal, copy_id),) = rows
+    check_key(vault, id_, seal, directory, database_url)
+    if copy_id is not None:
+        await void_copy(engine)
+    return Installation(id_, describe_url(database_url))
+
+
+async def void_copy(engine: Engine) -> None:
+    """Record that the database is used: a copy of it that is not finished begins anew."""
+    await engine.write(Unit("", (VOID_COPY.step(),)))
+
+
+async def _add(engine: Engine, vault: AesVault, clock: Clock) -> None:
+    if unreadable := await find_unreadable(engine.fetch_in_background, vault):
+        raise StartError(unreadable)
+    id_ = secrets.token_hex(_ID_BYTES)
+    seal = vault.seal(_SEALED, seal_context(id_))
+    await engine.write(Unit("", (INSERT.step(id=id_, seal=seal, now=clock.now()),)))
+
+
+def check_key(
+    vault: AesVault, id_: str, seal: bytes, directory: DataDirectory, database_url: str
+) -> None:
+    """Raise `StartError` if the secrets of a database are not sealed with a key of the vault."""
+    try:
+        vault.open(seal, seal_context(id_))
+    except InternalError as error:
+        key_id = find_key_id(seal) or b""
+        raise StartError(
+            f"The secrets in {describe_url(database_url)} are encrypted with the master key "
+            f"{key_id.hex()}, but {directory.master_key} has the key {vault.key_id.hex()}. Copy "
+            "master.key from another node of this database, or from a backup; or choose another "
+            "directory with --data."
+        ) from error

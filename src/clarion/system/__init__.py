@@ -1,0 +1,1 @@
+"""What a node needs of its machine: directories, files, processes, privileges."""
