@@ -1,4 +1,4 @@
-"""What a parent starts: `python -m clarion.app.processes.child DESCRIPTOR`, with its control socket."""
+"""What a parent starts: `python -m clarion.app.processes.child DESCRIPTOR`, a socket of control."""
 
 from __future__ import annotations
 
