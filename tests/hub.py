@@ -26,13 +26,13 @@ class Hub:
 
 
 class HubBus:
-    """The `Bus` port of one node. A test sets `is_hearing`, and calls `miss` for a gap."""
+    """The `Bus` port of one node. A test sets `is_connected`, and calls `miss` for a gap."""
 
     def __init__(self, hub: Hub) -> None:
-        self.is_hearing = True
+        self.is_connected = True
         self._hub = hub
         self._receivers = Receivers()
-        self.hear = self._receivers.hear
+        self.subscribe = self._receivers.subscribe
         self.on_gap = self._receivers.on_gap
         self.on_replaced = self._receivers.on_replaced
         # Let this node know that it may have missed something.
@@ -41,12 +41,12 @@ class HubBus:
         self._replaced: list[str] = []
         self._is_called = False
 
-    def tell(self, subject: str, data: bytes) -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         for node in self._hub.nodes:
             if node is not self:
                 node._take(subject, data)
 
-    def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
+    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
         _, holder = self._hub.holders.get(device_id, (0, self))
         if holder is not self:
             holder._take(subject, data)

@@ -140,7 +140,7 @@ MUTANTS = (
         "stored-and-not-announced",
         "events/outcome_writer.py",
         """\
-                self._tell(each)
+                self._publish(each)
                 await self._announce(each, is_repeat=True)
 """,
         "                continue\n",

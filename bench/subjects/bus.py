@@ -39,7 +39,7 @@ async def _measure(url: str, what: str, seconds: float) -> list[Row]:
             receiver.hold(device, 1)
         await receiver.settle()
         arrivals = _Arrivals()
-        receiver.hear(SUBJECT, arrivals)
+        receiver.subscribe(SUBJECT, arrivals)
         return [await _forward(sender, arrivals, each, what, seconds) for each in AT_A_TIME]
 
 
@@ -67,7 +67,7 @@ async def _forward(
         arrivals.expected = count
         arrivals.all_here.clear()
         for device in chosen[len(took_s) % len(chosen)]:
-            sender.tell_holder(SUBJECT, device, MESSAGE)
+            sender.send_to_holder(SUBJECT, device, MESSAGE)
         await arrivals.all_here.wait()
         took_s.append(time.perf_counter() - started)
     pushes = count * len(took_s)

@@ -69,7 +69,7 @@ async def joined_redis(
     loops = [asyncio.ensure_future(run()) for run in runs]
     try:
         async with asyncio.timeout(HEARS_WITHIN_S):
-            while not bus.is_hearing:  # noqa: ASYNC110 - nobody announces it
+            while not bus.is_connected:  # noqa: ASYNC110 - nobody announces it
                 await asyncio.sleep(0.005)
         yield bus
     finally:

@@ -69,7 +69,7 @@ def erasures(engine: Engine, clock: FixedClock) -> SqlErasures:
     return SqlErasures(engine, AesVault(bytes(32)), clock, PERSONAL)
 
 
-class Heard:
+class Received:
     """Who was reported as gone."""
 
     def __init__(self) -> None:
@@ -80,12 +80,12 @@ class Heard:
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def heard() -> Received:
+    return Received()
 
 
 @pytest.fixture
-def eraser(engine: Engine, erasures: SqlErasures, clock: FixedClock, heard: Heard) -> Eraser:
+def eraser(engine: Engine, erasures: SqlErasures, clock: FixedClock, heard: Received) -> Eraser:
     return Eraser(
         deleted=SqlDeletedUsers(engine),
         erasures=erasures,
@@ -140,7 +140,7 @@ async def test_the_text_is_gone_from_the_files_of_sqlite(
 
 
 async def test_a_deleted_user_is_found_by_nobody_until_restored(
-    users: Users, eraser: Eraser, heard: Heard
+    users: Users, eraser: Eraser, heard: Received
 ) -> None:
     await users.put(make_user("ana", email="ana@example.com"))
     deleted = await eraser.delete("app", "ana")
@@ -559,7 +559,7 @@ COUNTED = ("notifications", "deliveries")
 
 
 async def test_answers_and_counts_are_those_of_each_user_though_scrubs_end_early(
-    migrated_database: str, clock: FixedClock, heard: Heard
+    migrated_database: str, clock: FixedClock, heard: Received
 ) -> None:
     """A backup reads the log of SQLite meanwhile: it cannot be emptied, and nobody waits for it."""
     url, users = migrated_database, {f"ana-{n:03}": 1 + n % 7 for n in range(ERASED)}
@@ -586,7 +586,7 @@ async def plant_some(engine: Engine, url: str, user_id: str, count: int) -> None
     await plant(engine, url, "app", user_id, user_id, count, tables=COUNTED)
 
 
-def make_hasty(engine: Engine, clock: FixedClock, heard: Heard) -> Eraser:
+def make_hasty(engine: Engine, clock: FixedClock, heard: Received) -> Eraser:
     """Return an eraser that gives up each scrub after 1 to 20 ms."""
     limits = cycle(range(1, 21))
 

@@ -211,7 +211,7 @@ async def test_a_task_that_watches_the_bus_is_due_soon_while_it_is_not_heard(
         done.set()
         return 0
 
-    watch = Watch(NoBus(is_alone=False), deaf_s=0.001, hearing_s=1_000)
+    watch = Watch(NoBus(is_alone=False), disconnected_s=0.001, connected_s=1_000)
     running = asyncio.create_task(Task("task", 1_000, step, stores.clock, watch=watch).run())
     await asyncio.wait_for(done.wait(), 30)
     running.cancel()

@@ -50,7 +50,7 @@ class Failing:
 
     clock: FixedClock
     delivers_at: int = 1_000
-    told_s: float | None = None
+    retry_after_s: float | None = None
     times: list[int] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     skips: str = ""  # the code of why no attempt is made
@@ -62,7 +62,7 @@ class Failing:
         self.ids.add(message.id)
         if len(self.times) >= self.delivers_at:
             return Delivered()
-        return Retry(error_code="503", error_message="not now", after_s=self.told_s)
+        return Retry(error_code="503", error_message="not now", after_s=self.retry_after_s)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -184,7 +184,7 @@ async def test_a_text_that_cannot_be_rendered_any_more_ends_the_delivery(
 
 
 async def test_the_time_that_a_provider_asks_for_is_kept(engine: Engine) -> None:
-    world = World(engine, Channel.EMAIL, told_s=120.0, delivers_at=3)
+    world = World(engine, Channel.EMAIL, retry_after_s=120.0, delivers_at=3)
     await world.begin()
     await world.run()
     assert all(120 <= gap <= 121 for gap in world.gaps_s)
@@ -196,7 +196,7 @@ async def test_short_times_asked_for_do_not_end_the_schedule_early(
     engine: Engine, channel: Channel
 ) -> None:
     """A webhook that asks for a second each time is not disabled before 75 hours have passed."""
-    world = World(engine, channel, told_s=1.0)
+    world = World(engine, channel, retry_after_s=1.0)
     await world.begin()
     await world.run()
     waits = WAITS_S[channel]

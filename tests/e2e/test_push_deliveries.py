@@ -81,7 +81,7 @@ class Phone:
     async def acknowledge(self, message_id: str) -> None:
         await self.socket.send(json.dumps({"type": "ack", "id": message_id}))
 
-    async def hears_nothing(self, for_s: float = 0.5) -> bool:
+    async def receives_nothing(self, for_s: float = 0.5) -> bool:
         try:
             async with asyncio.timeout(for_s):
                 await self.socket.recv()
@@ -163,7 +163,7 @@ async def test_a_push_replaces_the_one_with_its_dedupe_key(
     async with Connected(server, device) as phone:
         frame = await phone.read("notification")
         assert frame["payload"]["data"] == {"order": "new"}
-        assert await phone.hears_nothing()
+        assert await phone.receives_nothing()
 
 
 def test_a_device_can_refuse_or_have_quiet_hours_of_its_own(app: Asker, user_id: str) -> None:

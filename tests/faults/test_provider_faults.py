@@ -76,7 +76,7 @@ async def meet(cell: Cell, fault: str) -> None:
             # Each that had arrived came again, with the same id.
             assert all(count_ids(peer)[id_] > 1 for id_ in before if id_ in seen_again(before))
         if fault == "429":
-            check_told(gaps_s(peer))
+            check_waits(gaps_s(peer))
         if meets.status == "gone":
             await check_gone(cell)
     finally:
@@ -118,7 +118,7 @@ def check_end(cell: Cell, meets: Meets, done: list[Delivery]) -> None:
     assert max(count_ids(peer).values()) == 1
 
 
-def check_told(gaps: list[float]) -> None:
+def check_waits(gaps: list[float]) -> None:
     assert gaps
     assert min(gaps) >= RETRY_AFTER_S - 0.05, gaps
     assert min(gaps) <= RETRY_AFTER_S + 1 + LATE_S, gaps

@@ -13,7 +13,7 @@ from clarion.nodes.redis.client import slot_of
 from clarion.nodes.redis.link import TIMEOUT_S
 from tests.contract.buses import joined_redis
 from tests.contract.proxy import Proxy
-from tests.contract.test_bus import Heard, until, until_held
+from tests.contract.test_bus import Received, until, until_held
 from tests.lanes import is_measured
 from tests.servers import ClusterMember, RedisCluster, RedisServer
 
@@ -26,39 +26,39 @@ pytestmark = pytest.mark.fault
 class Pair:
     """Two nodes: one holds devices, and the other speaks to them."""
 
-    def __init__(self, teller: RedisBus, holder: RedisBus) -> None:
-        self.teller, self.holder = teller, holder
-        self.heard = Heard(holder, "push", "all")
-        self.told = Heard(teller)
+    def __init__(self, publisher: RedisBus, holder: RedisBus) -> None:
+        self.publisher, self.holder = publisher, holder
+        self.received = Received(holder, "push", "all")
+        self.gaps_seen = Received(publisher)
 
     async def hold(self) -> None:
         for each in DEVICES:
             self.holder.hold(each, 1)
-        await until_held(self.teller, set(DEVICES))
+        await until_held(self.publisher, set(DEVICES))
 
-    async def until_deaf(self) -> None:
-        await until(lambda: not (self.teller.is_hearing or self.holder.is_hearing))
+    async def until_disconnected(self) -> None:
+        await until(lambda: not (self.publisher.is_connected or self.holder.is_connected))
 
     async def until_whole(self, gaps: int = 1) -> float:
-        """Wait until both hear and reach each other, and return when both heard."""
+        """Wait until both hear and reach each other, and return when both received."""
         clock = asyncio.get_running_loop().time
-        await until(lambda: self.teller.is_hearing and self.holder.is_hearing)
-        await until(lambda: self.heard.gaps >= gaps and self.told.gaps >= gaps)
-        heard_at = clock()
-        await until_held(self.teller, set(DEVICES))
-        said = len(self.heard.of("push"))
+        await until(lambda: self.publisher.is_connected and self.holder.is_connected)
+        await until(lambda: self.received.gaps >= gaps and self.gaps_seen.gaps >= gaps)
+        received_at = clock()
+        await until_held(self.publisher, set(DEVICES))
+        said = len(self.received.of("push"))
         for each in DEVICES:
-            self.teller.tell_holder("push", each, each.encode())
-        self.teller.tell("all", b"")
-        await until(lambda: len(self.heard.of("push")) - said == len(DEVICES))
-        await until(lambda: bool(self.heard.of("all")))
-        return heard_at
+            self.publisher.send_to_holder("push", each, each.encode())
+        self.publisher.publish("all", b"")
+        await until(lambda: len(self.received.of("push")) - said == len(DEVICES))
+        await until(lambda: bool(self.received.of("all")))
+        return received_at
 
 
 @asynccontextmanager
 async def paired(url: str) -> AsyncIterator[Pair]:
-    async with joined_redis(url) as teller, joined_redis(url) as holder:
-        pair = Pair(teller, holder)
+    async with joined_redis(url) as publisher, joined_redis(url) as holder:
+        pair = Pair(publisher, holder)
         await pair.hold()
         yield pair
 
@@ -66,14 +66,14 @@ async def paired(url: str) -> AsyncIterator[Pair]:
 async def test_a_killed_server_that_starts_empty_is_filled_again(redis: RedisServer) -> None:
     async with paired(redis.url) as pair:
         redis.kill()
-        await pair.until_deaf()
-        assert await pair.teller.find_held(DEVICES) == frozenset()
+        await pair.until_disconnected()
+        assert await pair.publisher.find_held(DEVICES) == frozenset()
         pair.holder.hold("while away", 1)
         pair.holder.release(DEVICES[0])
         pair.holder.hold(DEVICES[0], 2)
         redis.start()
         await pair.until_whole()
-        assert await pair.teller.find_held(["while away"]) == {"while away"}
+        assert await pair.publisher.find_held(["while away"]) == {"while away"}
 
 
 @pytest.mark.watched
@@ -83,15 +83,15 @@ async def test_a_server_that_hangs_costs_one_time_out(redis: RedisServer) -> Non
         redis.pause()
         started = clock()
         for _ in range(20):
-            assert await pair.teller.find_held(DEVICES) == frozenset()
+            assert await pair.publisher.find_held(DEVICES) == frozenset()
             pair.holder.hold("d", 1)
             await pair.holder.settle()
-            pair.teller.tell("all", b"lost")
-            pair.teller.tell_holder("push", "d", b"lost")
+            pair.publisher.publish("all", b"lost")
+            pair.publisher.send_to_holder("push", "d", b"lost")
         took_s = clock() - started
         assert took_s < 10 * TIMEOUT_S or not is_measured()  # 40 time-outs are twenty seconds
-        await pair.until_deaf()
-        assert pair.teller.counts.dropped[DropReason.UNAVAILABLE] >= 38
+        await pair.until_disconnected()
+        assert pair.publisher.counts.dropped[DropReason.UNAVAILABLE] >= 38
         redis.resume()
         await pair.until_whole()
 
@@ -109,25 +109,25 @@ async def test_an_emptied_server_is_filled_again_and_the_gap_is_announced(
 async def test_a_node_that_is_cut_off_is_found_again(redis: RedisServer) -> None:
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(Proxy.to(redis.url))
-        teller = await stack.enter_async_context(joined_redis(redis.url))
+        publisher = await stack.enter_async_context(joined_redis(redis.url))
         holder = await stack.enter_async_context(joined_redis(proxy.url))
-        pair = Pair(teller, holder)
+        pair = Pair(publisher, holder)
         await pair.hold()
         await proxy.cut()
-        await until(lambda: not holder.is_hearing)
+        await until(lambda: not holder.is_connected)
         # Nobody hears for it any more: its presence is removed when something is sent there.
-        teller.tell_holder("push", DEVICES[0], b"lost")
-        await until_held(teller, set(DEVICES[1:]), *DEVICES)
+        publisher.send_to_holder("push", DEVICES[0], b"lost")
+        await until_held(publisher, set(DEVICES[1:]), *DEVICES)
         await proxy.restore()
-        await until(lambda: holder.is_hearing and pair.heard.gaps == 1)
-        await until_held(teller, set(DEVICES))
+        await until(lambda: holder.is_connected and pair.received.gaps == 1)
+        await until_held(publisher, set(DEVICES))
         proxy.freeze()
-        await until(lambda: not holder.is_hearing)
+        await until(lambda: not holder.is_connected)
         await proxy.cut()  # what was frozen must not come through
         await proxy.restore()
-        await until(lambda: holder.is_hearing and pair.heard.gaps == 2)
-        teller.tell_holder("push", DEVICES[0], b"heard")
-        await until(lambda: pair.heard.of("push") == [b"heard"])
+        await until(lambda: holder.is_connected and pair.received.gaps == 2)
+        publisher.send_to_holder("push", DEVICES[0], b"heard")
+        await until(lambda: pair.received.of("push") == [b"heard"])
 
 
 async def test_nobody_hears_all_while_a_node_that_the_store_knows_is_cut_off(
@@ -139,30 +139,30 @@ async def test_nobody_hears_all_while_a_node_that_the_store_knows_is_cut_off(
         joining = joined_redis(redis.url, silent_s=1.0, gone_s=2.0, node_id="a")
         node = await stack.enter_async_context(joining)
         await stack.enter_async_context(joined_redis(proxy.url, node_id="b"))
-        heard, known = Heard(node), {"a": "first", "b": "second"}
+        received, known = Received(node), {"a": "first", "b": "second"}
         node.list_living = lambda: known
         await proxy.cut()
-        await until(lambda: not node.is_hearing)
+        await until(lambda: not node.is_connected)
         await asyncio.sleep(LONG_GONE_S)
-        assert not node.is_hearing
+        assert not node.is_connected
         del known["b"]
-        await until(lambda: node.is_hearing and heard.gaps == 1)
+        await until(lambda: node.is_connected and received.gaps == 1)
         known["b"] = "second"
-        await until(lambda: not node.is_hearing)
+        await until(lambda: not node.is_connected)
         await proxy.restore()
         # It tells the others, too, that they may have missed something.
-        await until(lambda: node.is_hearing and heard.gaps >= 2)
+        await until(lambda: node.is_connected and received.gaps >= 2)
 
 
 async def test_a_subscription_that_the_server_lost_is_noticed(redis: RedisServer) -> None:
-    """As after a failover of a proxy: commands are answered, but nothing is heard."""
+    """As after a failover of a proxy: commands are answered, but nothing is received."""
     async with paired(redis.url) as pair:
         (link,) = pair.holder._client.links
         link._on_push = lambda _channel, _data: None
         with capture_logs() as logs:
-            await until(lambda: pair.heard.gaps == 1)
-            pair.teller.tell("all", b"heard")
-            await until(lambda: pair.heard.of("all") == [b"heard"])
+            await until(lambda: pair.received.gaps == 1)
+            pair.publisher.publish("all", b"heard")
+            await until(lambda: pair.received.of("all") == [b"heard"])
         assert ("redis_unavailable", "Deaf") in {
             (each["event"], each.get("error")) for each in logs
         }
@@ -177,9 +177,11 @@ async def test_both_nodes_hear_after_a_failover_of_the_cluster(
             owner = cluster.find_owner(pair.holder._own_channel)
             killed_at = clock()
             owner.kill()
-            await pair.until_deaf()
-            heard_at = await pair.until_whole()
-            figures(f"failover of a Redis Cluster: heard again after {heard_at - killed_at:.1f} s")
+            await pair.until_disconnected()
+            received_at = await pair.until_whole()
+            figures(
+                f"failover of a Redis Cluster: heard again after {received_at - killed_at:.1f} s"
+            )
 
 
 async def test_a_slot_that_moves_to_another_server_is_followed() -> None:

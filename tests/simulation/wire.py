@@ -116,17 +116,17 @@ class Wire:
             self._device.refused(CloseCode(content) if content in set(CloseCode) else None)
             self._lose()
         else:
-            self._device.hear(self, content)
+            self._device.subscribe(self, content)
 
     def _lose(self) -> None:
         if self.is_disconnected:
             return
         self.is_disconnected = True
         self._device.end_spell(self)
-        self._node.call(self._faults.delay_s("network"), self._tell_server)
+        self._node.call(self._faults.delay_s("network"), self._notify_server)
         self._loop.call_apart(self._faults.delay_s("network"), lambda: self._device.lost(self))
 
-    def _tell_server(self) -> None:
+    def _notify_server(self) -> None:
         self.socket.on_ws_disconnected(self)
         if not self._gone.done():
             self._gone.set_result(None)
@@ -197,7 +197,7 @@ class SimulatedDevice:
         hello = {"type": "hello", "token": self._token, "secret": self._secret}
         wire.say(json.dumps(hello).encode())
 
-    def hear(self, wire: Wire, data: bytes) -> None:
+    def subscribe(self, wire: Wire, data: bytes) -> None:
         """Take what the server says."""
         frame = json.loads(data)
         if frame["type"] == "ping":

@@ -43,7 +43,7 @@ class DeletedApps:
         self._ids: dict[str, None] = {}
         self._limit = KEPT
         self.deleted = Invalidation("access.deleted_app", self._take, self._look)
-        self._is_told = asyncio.Event()
+        self._is_announced = asyncio.Event()
 
     def __contains__(self, app_id: object) -> bool:
         """Return whether an app was deleted; False if it was never there."""
@@ -66,15 +66,15 @@ class DeletedApps:
 
     def _look(self) -> None:
         """Read at once which apps are deleted."""
-        self._is_told.set()
+        self._is_announced.set()
 
     async def run(self) -> None:
         """Look for apps that any node has deleted, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
-                    await self._is_told.wait()
-            self._is_told.clear()
+                    await self._is_announced.wait()
+            self._is_announced.clear()
             try:
                 await self.poll()
             except ServiceError as error:

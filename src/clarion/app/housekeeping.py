@@ -47,7 +47,7 @@ _COUNT_EVERY_S = 5
 # Who disconnects and is back within this time is written once. While the bus is not heard, other
 # nodes find there that a device has a newer connection.
 _SEEN_EVERY_S = 30.0
-_SEEN_DEAF_S = 2.0
+_SEEN_DISCONNECTED_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,9 @@ def list_tasks(
     prune = {name: (_PRUNE_EVERY_S, step) for name, step in _list_prunes(stores, settings).items()}
     clock, of_leader = stores.clock, {**steps, **prune}
     record_seen = partial(_record_seen, dispatch, stores.devices)
-    watch = Watch(dispatch.forwarding.bus, deaf_s=_SEEN_DEAF_S, hearing_s=_SEEN_EVERY_S)
+    watch = Watch(
+        dispatch.forwarding.bus, disconnected_s=_SEEN_DISCONNECTED_S, connected_s=_SEEN_EVERY_S
+    )
     return (
         Task("record_seen_devices", _SEEN_EVERY_S, record_seen, clock, watch=watch),
         *(Task(name, every_s, step, clock) for name, (every_s, step) in of_each.items()),

@@ -298,11 +298,11 @@ def _start_loops(
 def watch_other_nodes(supervisor: Supervisor, services: Services, clock: Clock) -> None:
     """Look for what other nodes change, unless there is none."""
     bus = services.bus
-    if isinstance(bus, NoBus) and bus.is_hearing:
+    if isinstance(bus, NoBus) and bus.is_connected:
         return
     changes = DeviceChanges(services.registry, services.deleted_apps.poll, bus)
     supervisor.start("device_changes", changes.run)
-    supervisor.start("told_device_changes", changes.run_told)
+    supervisor.start("told_device_changes", changes.run_announced)
     recent = RecentMessages(services.dispatch, bus, clock)
     supervisor.start("recent_messages", recent.run)
     supervisor.start("catch_up", CatchUp(services.dispatch, services.connections, bus).run)

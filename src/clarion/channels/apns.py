@@ -248,9 +248,9 @@ class ApnsSender:
         return ANSWERS.judge(named, _explain(refusal), retry_after=self._wait(answer, reason))
 
     def _wait(self, answer: HttpAnswer, reason: str) -> float | None:
-        told = read_retry_after(answer.header("retry-after"), self._clock.now())
-        if told is not None:
-            return told
+        wait_s = read_retry_after(answer.header("retry-after"), self._clock.now())
+        if wait_s is not None:
+            return wait_s
         if reason == TOKEN_UPDATES:
             return TOKEN_UPDATE_WAIT_S
         return ERROR_WAIT_S if answer.status >= 500 else None  # noqa: PLR2004

@@ -13,7 +13,7 @@ WINDOW_MS = 10_000
 # How long it stays open; at random, so that many do not return at the same moment.
 OPEN_MS = (15_000, 30_000)
 # A provider that names a time up to this one is left alone for that time instead.
-TOLD_LONGEST_S = 300.0
+RETRY_AFTER_LONGEST_S = 300.0
 # A provider that refuses its credentials will do so until somebody changes them.
 MISCONFIGURED_MS = 300_000
 
@@ -65,10 +65,10 @@ class Breaker:
             self._counts, self._before = [0, 0], [0, 0]
         self._count(now, 0)
 
-    def fail(self, now: int, told_s: float | None = None) -> bool:
+    def fail(self, now: int, retry_after_s: float | None = None) -> bool:
         """Record an attempt that failed; return whether the breaker opened by it.
 
-        `told_s` is the time for which the provider asked to be left alone.
+        `retry_after_s` is the time for which the provider asked to be left alone.
         """
         self._count(now, 1)
         attempts, failures = (sum(pair) for pair in zip(self._counts, self._before, strict=True))
@@ -76,8 +76,8 @@ class Breaker:
         if self.state is BreakerState.OPEN or not (is_bad or self.state is BreakerState.HALF_OPEN):
             return False
         for_ms = random.randint(*OPEN_MS)  # noqa: S311 - jitter
-        if told_s is not None and told_s <= TOLD_LONGEST_S:
-            for_ms = int(told_s * 1000)
+        if retry_after_s is not None and retry_after_s <= RETRY_AFTER_LONGEST_S:
+            for_ms = int(retry_after_s * 1000)
         self.open(now, for_ms)
         return True
 

@@ -121,8 +121,8 @@ class NotTried(Retry, frozen=True, kw_only=True):
 
 
 # The codes of what was not tried although nothing is wrong: its turn will come.
-BUSY, DAILY_CAP, TOLD_TO_WAIT = "busy", "daily_cap", "told_to_wait"
-WAITING_CODES = frozenset({BUSY, DAILY_CAP, TOLD_TO_WAIT})
+BUSY, DAILY_CAP, ASKED_TO_WAIT = "busy", "daily_cap", "told_to_wait"
+WAITING_CODES = frozenset({BUSY, DAILY_CAP, ASKED_TO_WAIT})
 
 
 class Unknown(Failure, frozen=True, kw_only=True):

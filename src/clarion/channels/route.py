@@ -13,9 +13,9 @@ import msgspec
 from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState, find_worst
 from clarion.channels.kinds import Kind
 from clarion.channels.model import (
+    ASKED_TO_WAIT,
     BUSY,
     DAILY_CAP,
-    TOLD_TO_WAIT,
     Configuration,
     Delivered,
     Failure,
@@ -67,7 +67,7 @@ class Route:
     health: Health = field(default_factory=Health)
     # By the id of a message: until when the provider asked not to be tried with it. A message to
     # several addresses is due when the first of them is. The one asked for last is last.
-    told: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, int] = field(default_factory=dict)
     settings: Any = field(init=False)
     _sender: Sender | None = None
     _slots: asyncio.Semaphore = field(init=False)
@@ -79,9 +79,9 @@ class Route:
     async def try_(self, message: OutgoingMessage) -> Outcome:
         """Make one attempt, unless the breaker, the cap or the slots refuse it."""
         clock, breaker = self.context.clock, self._find_breaker(message)
-        if (left_ms := self.told.pop(message.id, 0) - clock.monotonic()) > 0:
-            self._remember_told(message, left_ms)
-            return _skip(TOLD_TO_WAIT, "the provider asked to wait longer", left_ms / 1000)
+        if (left_ms := self.waits.pop(message.id, 0) - clock.monotonic()) > 0:
+            self._remember_wait(message, left_ms)
+            return _skip(ASKED_TO_WAIT, "the provider asked to wait longer", left_ms / 1000)
         if not breaker.allows(clock.monotonic()):
             wait_s = breaker.wait_s(clock.monotonic())
             return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
@@ -112,10 +112,10 @@ class Route:
             breaker = self.breakers[circuit] = Breaker()
         return breaker
 
-    def _remember_told(self, message: OutgoingMessage, wait_ms: int) -> None:
-        if len(self.told) >= WAITING_LIMIT:
-            del self.told[next(iter(self.told))]
-        self.told[message.id] = self.context.clock.monotonic() + wait_ms
+    def _remember_wait(self, message: OutgoingMessage, wait_ms: int) -> None:
+        if len(self.waits) >= WAITING_LIMIT:
+            del self.waits[next(iter(self.waits))]
+        self.waits[message.id] = self.context.clock.monotonic() + wait_ms
 
     async def close(self) -> None:
         if self._sender is not None:
@@ -150,7 +150,7 @@ class Route:
                 return outcome
             outcome = await self._attempt(message)
             if isinstance(outcome, Retry) and outcome.after_s:
-                self._remember_told(message, int(outcome.after_s * 1000))
+                self._remember_wait(message, int(outcome.after_s * 1000))
             return outcome
         finally:
             self._record(outcome, began, breaker)

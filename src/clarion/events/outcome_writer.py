@@ -160,7 +160,7 @@ class OutcomeWriter:
         held = await self._find_held([each.job for each in doubtful])
         for each in doubtful:
             if each.job.id not in held:
-                self._tell(each)
+                self._publish(each)
                 await self._announce(each, is_repeat=True)
         left = (each.job for each in refused)
         return [job for job in left if job.id in held or job.id not in unknown]
@@ -178,7 +178,7 @@ class OutcomeWriter:
             if self.gateway is not None:
                 await self.gateway.announce(message, status, is_repeat=is_repeat)
 
-    def _tell(self, outcome: JobOutcome) -> None:
+    def _publish(self, outcome: JobOutcome) -> None:
         if outcome.changes_inbox:
             self.on_inbox_changed(outcome.job.app_id, outcome.job.user_id)
         for job in outcome.jobs:
@@ -191,7 +191,7 @@ class OutcomeWriter:
 
     def report(self, outcome: JobOutcome) -> None:
         """Count an outcome that is stored, and tell others of it."""
-        self._tell(outcome)
+        self._publish(outcome)
         is_dead = isinstance(outcome.next, DeadLetter)
         next_ = outcome.next
         is_retry = isinstance(next_, Reschedule) and next_.error is not None

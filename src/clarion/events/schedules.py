@@ -26,7 +26,7 @@ WAITS_S: dict[Channel, tuple[float, ...]] = {
 # Those who failed at the same moment do not return at the same moment.
 SPREAD = 0.1
 # With the half second in which due jobs are found, it is at most a second.
-_TOLD_SPREAD_S = 0.5
+_RETRY_AFTER_JITTER_S = 0.5
 # What was not tried, because its provider fails, is looked at again after up to a quarter of the
 # time that it has waited: however many wait, looking at them is little work.
 _UNTRIED_SHARE = 0.25
@@ -34,34 +34,34 @@ _UNTRIED_LONGEST_S = 5 * _MINUTE
 
 
 def find_wait_s(
-    channel: Channel, tries: int, elapsed_s: float, told_s: float | None = None
+    channel: Channel, tries: int, elapsed_s: float, retry_after_s: float | None = None
 ) -> float | None:
     """Return the wait after so many failed tries, None after the last one.
 
-    `told_s` is the time that the provider asked for, and counts instead. If the schedule is used up
-    sooner than planned, because the provider asked for short times, then it begins once more, and
-    such times do not shorten it.
+    `retry_after_s` is the time that the provider asked for; it replaces the wait. If the schedule
+    ends early because the provider asked for short times, it starts once more, and such times do
+    not shorten it again.
     """
     waits = WAITS_S[channel]
     if _is_over(waits, tries, elapsed_s):
         return None
-    if told_s is not None and tries <= len(waits):
-        return spread_told(told_s)
+    if retry_after_s is not None and tries <= len(waits):
+        return add_jitter(retry_after_s)
     wait_s = waits[(tries - 1) % len(waits)] * random.uniform(1, 1 + SPREAD)  # noqa: S311 - jitter
-    return wait_s if told_s is None else max(wait_s, spread_told(told_s))
+    return wait_s if retry_after_s is None else max(wait_s, add_jitter(retry_after_s))
 
 
-def find_wait_untried_s(channel: Channel, elapsed_s: float, told_s: float) -> float | None:
+def find_wait_untried_s(channel: Channel, elapsed_s: float, retry_after_s: float) -> float | None:
     """Return the wait of what was not tried, since its provider fails; None if time is over."""
     if elapsed_s >= sum(WAITS_S[channel]):
         return None
-    longest_s = max(told_s, min(elapsed_s * _UNTRIED_SHARE, _UNTRIED_LONGEST_S))
-    return spread_told(random.uniform(told_s, longest_s))  # noqa: S311 - jitter
+    longest_s = max(retry_after_s, min(elapsed_s * _UNTRIED_SHARE, _UNTRIED_LONGEST_S))
+    return add_jitter(random.uniform(retry_after_s, longest_s))  # noqa: S311 - jitter
 
 
-def spread_told(told_s: float) -> float:
+def add_jitter(retry_after_s: float) -> float:
     """Return a time that a provider asked for, up to half a second longer."""
-    return told_s + random.uniform(0, _TOLD_SPREAD_S)  # noqa: S311 - jitter
+    return retry_after_s + random.uniform(0, _RETRY_AFTER_JITTER_S)  # noqa: S311 - jitter
 
 
 def _is_over(waits: Sequence[float], tries: int, elapsed_s: float) -> bool:

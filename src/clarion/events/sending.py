@@ -41,7 +41,7 @@ from clarion.events.model import (
 from clarion.events.outcomes import archive_decision
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
-from clarion.events.schedules import find_wait_s, find_wait_untried_s, spread_told
+from clarion.events.schedules import add_jitter, find_wait_s, find_wait_untried_s
 from clarion.events.waiting import WaitingNotification
 from clarion.push.model import GATEWAY, Device, InvalidationReason
 from clarion.telemetry.traces import Kind, current, entered
@@ -311,14 +311,14 @@ def find_next_wait_s(
     A message that waits for its turn is not given up, however long that takes. A time that was
     asked for one address does not count for the others: who asked is not tried before it.
     """
-    told = [each.after_s if isinstance(each, Retry) else None for each in failures]
-    known = [each for each in told if each is not None]
-    told_s = min(known) if len(known) == len(told) else None
+    waits = [each.after_s if isinstance(each, Retry) else None for each in failures]
+    known = [each for each in waits if each is not None]
+    retry_after_s = min(known) if len(known) == len(waits) else None
     if not all(isinstance(each, NotTried) for each in failures):
-        return find_wait_s(channel, tries, elapsed_s, told_s)
+        return find_wait_s(channel, tries, elapsed_s, retry_after_s)
     if any(each.error_code in WAITING_CODES for each in failures):
-        return spread_told(told_s or 0.0)
-    return find_wait_untried_s(channel, elapsed_s, told_s or 0.0)
+        return add_jitter(retry_after_s or 0.0)
+    return find_wait_untried_s(channel, elapsed_s, retry_after_s or 0.0)
 
 
 def _split(

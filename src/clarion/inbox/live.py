@@ -29,7 +29,7 @@ POLL_S = 3.0
 CHECK_S = 30.0
 CHANGED = "inbox.changed"
 # Users in one message to other nodes.
-TOLD_AT_ONCE = 1_000
+ANNOUNCED_AT_ONCE = 1_000
 _POLL_CHUNK = 500
 _RETRY_S = 30
 # When a node stops; as many as sockets of devices are closed then.
@@ -81,10 +81,10 @@ class LiveClients:
         self._per_user = per_user
         self._total = total
         self._bus = bus
-        self._watch = Watch(bus, deaf_s=poll_s, hearing_s=check_s)
+        self._watch = Watch(bus, disconnected_s=poll_s, connected_s=check_s)
         # App and id of users whose inbox has changed, and of whom other nodes are not told yet.
         self._changed: dict[_Owner, None] = {}
-        bus.hear(CHANGED, self._take_changed)
+        bus.subscribe(CHANGED, self._take_changed)
         self._pace = Pace()
         # The last tenth is kept for apps that have fewer than a tenth: no app takes everything.
         self._reserve = total // 10
@@ -153,15 +153,15 @@ class LiveClients:
     def notify(self, app_id: str, user_id: str) -> None:
         """Wake the clients of a user whose inbox has changed; call it after the commit."""
         if not self._changed:
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._publish)
         self._changed[app_id, user_id] = None
         self._wake(app_id, user_id)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         """Tell other nodes who is concerned by the changes of this turn."""
         owners, self._changed = list(self._changed), {}
-        for start in range(0, len(owners), TOLD_AT_ONCE):
-            self._bus.tell(CHANGED, _encode(owners[start : start + TOLD_AT_ONCE]))
+        for start in range(0, len(owners), ANNOUNCED_AT_ONCE):
+            self._bus.publish(CHANGED, _encode(owners[start : start + ANNOUNCED_AT_ONCE]))
 
     def _take_changed(self, several: Sequence[bytes]) -> None:
         for data in several:

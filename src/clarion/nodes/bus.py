@@ -1,7 +1,7 @@
-"""The port of the bus: what the nodes on one database tell each other, and who holds which device.
+"""The port of the bus: messages between the nodes on one database, and which node holds a device.
 
-Nothing on the bus is durable, and nothing is acknowledged: what is said is in the store before, and
-whoever did not hear it finds it there. A node that may have missed something is told so.
+Nothing on the bus is durable or acknowledged. What a message says is in the store before it is
+published, so a node that missed it finds it there. A node is notified when it may have missed one.
 """
 
 from __future__ import annotations
@@ -9,77 +9,77 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-# Called on the loop with what arrived about a subject, in the order in which each node said it.
+# Called on the loop with the messages of a subject, those of each node in the order of publishing.
 Receive = Callable[[Sequence[bytes]], None]
 # Called on the loop with the ids of devices of this node that another node holds now.
 Replaced = Callable[[Sequence[str]], None]
 
 
 class Bus(Protocol):
-    """Tells other nodes, and hears them. None of it fails; only `settle` and `find_held` wait.
+    """Publishes to other nodes. Never raises; only `settle` and `find_held` wait.
 
-    What is said within a turn of the loop goes to each node as one frame. If nobody can be reached,
-    it is dropped.
+    All messages of one turn of the loop go to each node as one frame. They are dropped if no node
+    can be reached.
     """
 
     @property
-    def is_hearing(self) -> bool:
-        """Whether this node hears every other node that uses the database.
+    def is_connected(self) -> bool:
+        """Whether this node receives from every other node that uses the database.
 
-        While it does not, what others change has to be looked for in the store, and what is cached
-        of the store may be used for seconds only.
+        While it does not, it must look in the store for the changes of others, and may use what it
+        has cached for seconds only.
         """
 
-    def hear(self, subject: str, receive: Receive) -> None:
-        """Have `receive` called with what other nodes say about a subject; once a subject."""
+    def subscribe(self, subject: str, receive: Receive) -> None:
+        """Register the callback for messages of other nodes on a subject; one for each subject."""
 
     def on_gap(self, call: Callable[[], None]) -> None:
-        """Have `call` called whenever this node may have missed something, and hears again.
+        """Register a callback for the moment when the node is connected again after a gap.
 
-        What is cached is to be dropped then, and what may wait for connections is to be read.
+        It drops what is cached, and reads what may wait for connections.
         """
 
     def on_replaced(self, call: Replaced) -> None:
-        """Have `call` called with devices of which another node holds a newer connection."""
+        """Register a callback for devices that reconnected to another node."""
 
-    def tell(self, subject: str, data: bytes) -> None:
-        """Tell all other nodes."""
+    def publish(self, subject: str, data: bytes) -> None:
+        """Send a message to all other nodes."""
 
-    def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
-        """Tell the node that holds a device, unless it is this one or none does."""
+    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
+        """Send a message to the node that holds a device, if another node does."""
 
     def hold(self, device_id: str, since: int) -> None:
-        """Take note that this node has the connection of a device, opened at `since`.
+        """Register the connection of a device on this node, opened at `since`.
 
-        `since` is in milliseconds by the clock that all nodes share. The newest connection wins: if
-        another node holds an older one, that node is told, and if a newer one, this node is.
+        `since` is in milliseconds by the clock that all nodes share. The newest connection wins:
+        the node with the older one is notified, whether that is the other node or this one.
         """
 
     def release(self, device_id: str) -> None:
-        """Take note that this node has no connection of a device any more."""
+        """Remove the connection of a device from this node."""
 
     async def settle(self) -> None:
-        """Return when others see what this node holds and has released, or cannot be told.
+        """Return when the others see what this node holds, or cannot be reached.
 
-        Whoever reads what waits for a device after that, misses nothing: what is stored later is
-        sent here.
+        A read of what waits for a device misses nothing after that: what is stored later is sent
+        to this node.
         """
 
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
-        """Return which of the devices other nodes hold; none if that cannot be asked."""
+        """Return which of the devices other nodes hold; none if they cannot be asked."""
 
 
 class NoBus:
-    """The `Bus` port of a node that hears nobody.
+    """The `Bus` port of a node without a bus.
 
-    If it is alone on its database there is nobody to hear; otherwise it has to ask the store.
+    If it is alone on its database there is nothing to receive; otherwise it must ask the store.
     """
 
     def __init__(self, *, is_alone: bool) -> None:
-        self.is_hearing = is_alone
+        self.is_connected = is_alone
 
-    def hear(self, subject: str, receive: Receive) -> None:
-        """Hear nothing."""
+    def subscribe(self, subject: str, receive: Receive) -> None:
+        """Receive nothing."""
 
     def on_gap(self, call: Callable[[], None]) -> None:
         """Miss nothing."""
@@ -87,17 +87,17 @@ class NoBus:
     def on_replaced(self, call: Replaced) -> None:
         """Learn of no other connection."""
 
-    def tell(self, subject: str, data: bytes) -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         """Reach nobody."""
 
-    def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
+    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
         """Reach nobody."""
 
     def hold(self, device_id: str, since: int) -> None:
-        """Have nobody to tell."""
+        """Reach nobody."""
 
     def release(self, device_id: str) -> None:
-        """Have nobody to tell."""
+        """Reach nobody."""
 
     async def settle(self) -> None:
         """Have nobody to wait for."""

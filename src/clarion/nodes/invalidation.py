@@ -15,10 +15,10 @@ _decode = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 
 
 class Invalidation:
-    """Calling it drops what is cached under a key, here at once and on the other nodes when told.
+    """Drops what is cached under a key: here at once, on other nodes when the message arrives.
 
-    A key is some strings, byte strings and truth values: the arguments of `forget`. `forget_all`
-    drops everything: it is called when this node may have missed something.
+    A key is a tuple of strings, byte strings and booleans: the arguments of `forget`. `forget_all`
+    drops everything; it is called when this node may have missed something.
     """
 
     def __init__(
@@ -30,21 +30,21 @@ class Invalidation:
         self.bus: Bus = ALONE
 
     def join(self, bus: Bus) -> None:
-        """Tell other nodes from now on, and hear them."""
+        """Publish to the other nodes from now on, and subscribe to their changes."""
         self.bus = bus
-        bus.hear(self._subject, self._hear)
+        bus.subscribe(self._subject, self._receive)
         bus.on_gap(self._forget_all)
 
     def __call__(self, *key: str | bytes | bool) -> None:
         """Drop what is cached under a key, everywhere; call it after the commit."""
         self._forget(*key)
-        self.tell(*key)
+        self.publish(*key)
 
-    def tell(self, *key: str | bytes | bool) -> None:
+    def publish(self, *key: str | bytes | bool) -> None:
         """Have the other nodes drop what is cached under a key."""
-        self.bus.tell(self._subject, _encode(key))
+        self.bus.publish(self._subject, _encode(key))
 
-    def _hear(self, keys: Sequence[bytes]) -> None:
+    def _receive(self, keys: Sequence[bytes]) -> None:
         for data in keys:
             try:
                 self._forget(*_decode(data))

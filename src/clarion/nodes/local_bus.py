@@ -162,15 +162,14 @@ class _Settling(NamedTuple):
 
 
 class LocalBus:
-    """The `Bus` port between processes of one machine. Each tells the others what it holds.
+    """The `Bus` port between processes of one machine. Each publishes what it holds.
 
-    `is_hearing` is whether there can be no other: processes elsewhere that use the database are not
-    heard.
+    `is_connected` is whether these are all: processes on other machines are not reached.
     """
 
     def __init__(self, number: int, *, is_alone: bool = False) -> None:
         self.number = number
-        self.is_hearing = is_alone
+        self.is_connected = is_alone
         self._links: list[_Link] = []
         self._first_frame = asyncio.Event()
         self._receivers = Receivers()
@@ -184,8 +183,8 @@ class LocalBus:
 
     # The port.
 
-    def hear(self, subject: str, receive: Receive) -> None:
-        self._receivers.hear(subject, receive)
+    def subscribe(self, subject: str, receive: Receive) -> None:
+        self._receivers.subscribe(subject, receive)
 
     def on_gap(self, call: Callable[[], None]) -> None:
         self._receivers.on_gap(call)
@@ -193,12 +192,12 @@ class LocalBus:
     def on_replaced(self, call: Replaced) -> None:
         self._receivers.on_replaced(call)
 
-    def tell(self, subject: str, data: bytes) -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         for link in self._links:
             link.say(subject, data)
         self._flush_soon()
 
-    def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
+    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
         if found := self._elsewhere.get(device_id):
             found[1].say(subject, data)
             self._flush_soon()
@@ -210,11 +209,11 @@ class LocalBus:
             return
         self._elsewhere.pop(device_id, None)
         self._held[device_id] = since
-        self._tell_held(device_id, since)
+        self._publish_held(device_id, since)
 
     def release(self, device_id: str) -> None:
         if self._held.pop(device_id, None) is not None:
-            self._tell_held(device_id, None)
+            self._publish_held(device_id, None)
 
     async def settle(self) -> None:
         if not self._is_asking:
@@ -232,7 +231,7 @@ class LocalBus:
         """The numbers of the processes to which there is a socket."""
         return [each.number for each in self._links]
 
-    def tell_process(self, number: int, subject: str, data: bytes) -> None:
+    def send_to_process(self, number: int, subject: str, data: bytes) -> None:
         """Tell one process."""
         for link in self._links:
             if link.number == number:
@@ -242,12 +241,12 @@ class LocalBus:
     async def join(self, number: int, end: socket.socket) -> None:
         """Talk to another process over a socket, until one of the two ends."""
         end.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        on_room = partial(self._tell_all_held, has_missed=True)
+        on_room = partial(self._publish_all_held, has_missed=True)
         link = _Link(number, self._receive, self._lose, on_room)
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: link, sock=end)
         self._links.append(link)
-        self._tell_all_held(link)
+        self._publish_all_held(link)
 
     async def wait_for_first_frames(self, limit_s: float) -> None:
         """Wait until every other process has told what it holds, at most so long."""
@@ -272,12 +271,12 @@ class LocalBus:
                 link.abort()  # it reads nothing
             await asyncio.wait(ends)
 
-    def _tell_held(self, device_id: str, since: int | None) -> None:
+    def _publish_held(self, device_id: str, since: int | None) -> None:
         for link in self._links:
             link.set_held(device_id, since)
         self._flush_soon()
 
-    def _tell_all_held(self, link: _Link, *, has_missed: bool = False) -> None:
+    def _publish_all_held(self, link: _Link, *, has_missed: bool = False) -> None:
         held: Iterator[tuple[str, int | None]] = iter(self._held.items())
         first = dict(islice(held, _HELD_AT_ONCE))
         link.send(Frame(held=first, is_all=True, has_missed=has_missed))

@@ -19,7 +19,7 @@ class Receivers:
         self._gap_calls: list[Callable[[], None]] = []
         self._replaced_calls: list[Replaced] = []
 
-    def hear(self, subject: str, receive: Receive) -> None:
+    def subscribe(self, subject: str, receive: Receive) -> None:
         """Register what is called with messages about a subject."""
         if subject in self._by_subject:
             raise ValueError(f"two receivers of {subject}")
@@ -52,5 +52,5 @@ class Receivers:
 def _call(subject: str, call: Callable[P, None], *values: P.args, **names: P.kwargs) -> None:
     try:
         call(*values, **names)
-    except Exception as error:  # noqa: BLE001 - a receiver must not make the node deaf
+    except Exception as error:  # noqa: BLE001 - a failing receiver must not end the subscription
         get_logger().error("receiver_failed", subject=subject, exc_info=error)

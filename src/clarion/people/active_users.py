@@ -73,7 +73,7 @@ class ActiveUsers:
         self._disconnects = disconnects
         self._gone = gone
         self._forgets = forgets
-        self._watch = Watch(bus, deaf_s=poll_s, hearing_s=check_s)
+        self._watch = Watch(bus, disconnected_s=poll_s, connected_s=check_s)
         self._changed = Invalidation("people.user", self._take_change, self._forget_all)
         self._changed.join(bus)
         self._changes = RecentChanges()

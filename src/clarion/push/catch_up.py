@@ -39,7 +39,7 @@ class CatchUp:
     ) -> None:
         self._dispatch = dispatch
         self._connections = connections
-        self._watch = Watch(bus, deaf_s=every_s)
+        self._watch = Watch(bus, disconnected_s=every_s)
         self._pause_s = pause_s
         dispatch.forwarding.on_unreadable = self._watch.note_gap
 

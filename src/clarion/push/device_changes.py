@@ -44,7 +44,7 @@ class DeviceChanges:
         self._registry = registry
         self._find_deleted_apps = find_deleted_apps
         self._pause_s = pause_s
-        self._watch = Watch(bus, deaf_s=pause_s, hearing_s=CHECK_S)
+        self._watch = Watch(bus, disconnected_s=pause_s, connected_s=CHECK_S)
 
     async def run(self) -> None:
         """Check all connections in turn, until cancelled."""
@@ -55,13 +55,13 @@ class DeviceChanges:
                 await self._check(app_id, chunk)
                 await asyncio.sleep(self._pause_s * len(chunk) / CHUNK)
 
-    async def run_told(self) -> None:
+    async def run_announced(self) -> None:
         """Check the connected devices that other nodes have changed, until cancelled."""
         while True:
-            await self._registry.is_told.wait()
-            self._registry.is_told.clear()
-            told, self._registry.told = self._registry.told, {}
-            for app_id, chunk in _cut(told.values()):
+            await self._registry.is_announced.wait()
+            self._registry.is_announced.clear()
+            announced, self._registry.announced = self._registry.announced, {}
+            for app_id, chunk in _cut(announced.values()):
                 while not await self._check(app_id, chunk):  # noqa: ASYNC110 - the store is asked
                     await asyncio.sleep(_RETRY_S)
 

@@ -33,28 +33,28 @@ class Forwarding:
     def __init__(self, bus: Bus, connections: Connections, clock: Clock) -> None:
         self.bus = bus
         # Then no push need be encoded for others.
-        self._tells_nobody = isinstance(bus, NoBus)
+        self._is_alone = isinstance(bus, NoBus)
         self._connections = connections
         self._clock = clock
         # Called when something was told that this node does not understand.
         self.on_unreadable: Callable[[], None] = lambda: None
-        bus.hear(MESSAGE, self._take_messages)
-        bus.hear(WAITING, self._take_waiting)
-        bus.hear(WITHDRAWN, self._take_withdrawn)
+        bus.subscribe(MESSAGE, self._take_messages)
+        bus.subscribe(WAITING, self._take_waiting)
+        bus.subscribe(WITHDRAWN, self._take_withdrawn)
         bus.on_replaced(connections.end_replaced)
 
     def forward(self, message: Message) -> None:
         """Have a stored message offered where its device is connected, if anywhere."""
-        if not self._tells_nobody:
-            self.bus.tell_holder(MESSAGE, message.device_id, encode(message))
+        if not self._is_alone:
+            self.bus.send_to_holder(MESSAGE, message.device_id, encode(message))
 
     def announce_waiting(self, device_id: str) -> None:
         """Have a device's connection on another node read what is stored."""
-        self.bus.tell_holder(WAITING, device_id, encode(device_id))
+        self.bus.send_to_holder(WAITING, device_id, encode(device_id))
 
     def withdraw(self, device_id: str, message_id: str) -> None:
         """Have a cancelled message dropped where it waits to be sent."""
-        self.bus.tell_holder(WITHDRAWN, device_id, encode((device_id, message_id)))
+        self.bus.send_to_holder(WITHDRAWN, device_id, encode((device_id, message_id)))
 
     async def is_elsewhere(self, device_id: str) -> bool:
         """Return whether another node has the connection of a device."""

@@ -56,11 +56,11 @@ class RecentMessages:
         while True:
             share = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - jitter
             await asyncio.sleep(self._every_s * share)
-            await self.look_if_deaf()
+            await self.look_if_disconnected()
 
-    async def look_if_deaf(self) -> None:
+    async def look_if_disconnected(self) -> None:
         """Look once, unless the bus is heard."""
-        if not self._bus.is_hearing:
+        if not self._bus.is_connected:
             await self._look()
             return
         self._until = self._clock.now()

@@ -34,8 +34,8 @@ KNOWN_MS = 3600 * 1000
 UNKNOWN_MS = 300 * 1000
 # While the bus is not heard. Providers delete tokens that are answered as unknown or invalid: such
 # an answer must not be older than a moment.
-DEAF_KNOWN_MS = 5_000
-DEAF_UNKNOWN_MS = 1_000
+DISCONNECTED_KNOWN_MS = 5_000
+DISCONNECTED_UNKNOWN_MS = 1_000
 ENTRIES_LIMIT = 200_000
 # At most so many are revoked or deleted at a time; there are more only after a limit was lowered.
 EXCESS_LIMIT = 100
@@ -87,10 +87,10 @@ class Registry:
         self._per_user = per_user
         self._clock = clock
         # Has a device read again that was changed, on every node.
-        self.changed = Invalidation("push.device", self._hear_change, self._forget_all)
+        self.changed = Invalidation("push.device", self._receive_change, self._forget_all)
         # Connected devices that other nodes have changed, by id; `DeviceChanges` checks them.
-        self.told: dict[str, Device] = {}
-        self.is_told = asyncio.Event()
+        self.announced: dict[str, Device] = {}
+        self.is_announced = asyncio.Event()
         # By app and token hash: when the device was read, and the device. The oldest is evicted
         # first. Nothing is shared by apps: what one looks up must not make it faster for another.
         self._entries: dict[tuple[str, bytes], tuple[int, Device | None]] = {}
@@ -106,17 +106,17 @@ class Registry:
             return None
         read_at, device = entry
         # Every push asks, nearly always while the bus is heard.
-        lifetime = KNOWN_MS if self.changed.bus.is_hearing else self._lifetime_of(device)
+        lifetime = KNOWN_MS if self.changed.bus.is_connected else self._lifetime_of(device)
         if not 0 <= now - read_at < lifetime:
             return None
         self.hits += 1
         return device
 
     def _lifetime_of(self, device: Device | None) -> int:
-        if self.changed.bus.is_hearing:
+        if self.changed.bus.is_connected:
             return KNOWN_MS if device is not None else UNKNOWN_MS
         is_valid = device is not None and device.invalidated_at is None
-        return DEAF_KNOWN_MS if is_valid else DEAF_UNKNOWN_MS
+        return DISCONNECTED_KNOWN_MS if is_valid else DISCONNECTED_UNKNOWN_MS
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
         """Return the app's device with this token, valid or not, or None."""
@@ -339,16 +339,16 @@ class Registry:
         """Have a device read again that was changed here, on every node, and return it."""
         if device is not None:
             self._forget(device)
-            self.changed.tell(device.app_id, bytes(device.token_hash), device.id)
+            self.changed.publish(device.app_id, bytes(device.token_hash), device.id)
         return device
 
-    def _hear_change(self, app_id: str, token_hash: bytes, device_id: str) -> None:
+    def _receive_change(self, app_id: str, token_hash: bytes, device_id: str) -> None:
         """Have a device read again that another node has changed; and now, if it is connected."""
         self._drop(app_id, token_hash, device_id)
         connection = self.connections.get(device_id)
         if connection is not None and connection.session.device is not None:
-            self.told[device_id] = connection.session.device
-            self.is_told.set()
+            self.announced[device_id] = connection.session.device
+            self.is_announced.set()
 
     def _forget_all(self) -> None:
         """Have every device read again: changes may have been missed."""

@@ -67,10 +67,10 @@ class TopicDispatch:
         self._unsubscribed: dict[Connection, set[str]] = {}
         self._forwarding = forwarding
         self._bus = forwarding.bus
-        self._bus.hear(MESSAGE, self._take_messages)
-        self._bus.hear(SUBSCRIBED, self._take_subscribed)
-        self._bus.hear(UNSUBSCRIBED, self._take_unsubscribed)
-        self._bus.hear(DELETED, self._take_deleted)
+        self._bus.subscribe(MESSAGE, self._take_messages)
+        self._bus.subscribe(SUBSCRIBED, self._take_subscribed)
+        self._bus.subscribe(UNSUBSCRIBED, self._take_unsubscribed)
+        self._bus.subscribe(DELETED, self._take_deleted)
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
@@ -89,7 +89,7 @@ class TopicDispatch:
 
     async def announce(self, message: Message) -> None:
         """Start to offer a stored message after those before it; wait if they are too many."""
-        self._bus.tell(MESSAGE, encode(message))
+        self._bus.publish(MESSAGE, encode(message))
         waiting = self._start_offering(message)
         waiting.append(message)
         while len(waiting) > OFFERING_LIMIT:
@@ -182,7 +182,7 @@ class TopicDispatch:
         if connection is not None:
             self._subscribe(connection, device.app_id, topic, cursor)
         else:
-            self._bus.tell_holder(SUBSCRIBED, device.id, encode((device.id, topic, cursor)))
+            self._bus.send_to_holder(SUBSCRIBED, device.id, encode((device.id, topic, cursor)))
         return True
 
     def _subscribe(self, connection: Connection, app_id: str, topic: str, cursor: int) -> None:
@@ -191,8 +191,8 @@ class TopicDispatch:
             read_store(connection)
 
     def _take_subscribed(self, several: Sequence[bytes]) -> None:
-        told = self._forwarding.read(SUBSCRIBED, several, _decode_subscription)
-        for device_id, topic, cursor in told:
+        subscribed = self._forwarding.read(SUBSCRIBED, several, _decode_subscription)
+        for device_id, topic, cursor in subscribed:
             connection = self._connections.get(device_id)
             if connection is not None and connection.session.device is not None:
                 self._subscribe(connection, connection.session.device.app_id, topic, cursor)
@@ -204,7 +204,7 @@ class TopicDispatch:
         if connection is not None:
             self._unsubscribe(connection, device.app_id, topic)
         else:
-            self._bus.tell_holder(UNSUBSCRIBED, device.id, encode((device.id, topic)))
+            self._bus.send_to_holder(UNSUBSCRIBED, device.id, encode((device.id, topic)))
         return was_subscribed
 
     def _unsubscribe(self, connection: Connection, app_id: str, topic: str) -> None:
@@ -221,7 +221,7 @@ class TopicDispatch:
     def remove_subscribers(self, app_id: str, topic: str) -> None:
         """Unsubscribe all connections from a topic that was deleted."""
         self._remove_subscribers(app_id, topic)
-        self._bus.tell(DELETED, encode((app_id, topic)))
+        self._bus.publish(DELETED, encode((app_id, topic)))
 
     def _take_deleted(self, several: Sequence[bytes]) -> None:
         for app_id, topic in self._forwarding.read(DELETED, several, decode_pair):

@@ -107,17 +107,17 @@ class Session(ABC, Generic[F, E]):
     __slots__ = (
         "_has_hello",
         "closed_with",
-        "heard_at",
         "is_closed",
         "is_paused",
         "is_ready",
         "pinged_at",
+        "received_at",
     )
 
     _decoder: msgspec.json.Decoder[F]
 
     def __init__(self, now: int) -> None:
-        self.heard_at = now
+        self.received_at = now
         self.pinged_at = now
         self.is_closed = False
         # Why we closed it; None while it is open, and if the client or the network ended it.
@@ -129,7 +129,7 @@ class Session(ABC, Generic[F, E]):
 
     def receive(self, data: bytes, *, is_text: bool, now: int) -> Effects[E]:
         """Handle a frame of the client."""
-        self.heard_at = now
+        self.received_at = now
         if len(data) > HELLO_LIMIT_BYTES and len(data) > self.frame_limit:
             limit = f"a frame has at most {self.frame_limit} bytes"
             return self.end(CloseCode.FRAME_TOO_LARGE, limit)
@@ -164,7 +164,7 @@ class Session(ABC, Generic[F, E]):
             return []
         if self._is_silent(now):
             return self.end(CloseCode.TIMED_OUT, f"nothing received for {2 * HEARTBEAT_S} s")
-        if now - max(self.heard_at, self.pinged_at) >= HEARTBEAT_S * 1000:
+        if now - max(self.received_at, self.pinged_at) >= HEARTBEAT_S * 1000:
             self.pinged_at = now
             return [SendFrame(PING)]
         return []
@@ -174,7 +174,7 @@ class Session(ABC, Generic[F, E]):
         return [] if self.is_paused else [SendFrame(PONG)]
 
     def _is_silent(self, now: int) -> bool:
-        return now - self.heard_at >= SILENCE_LIMIT_MS
+        return now - self.received_at >= SILENCE_LIMIT_MS
 
     def drain(self) -> None:
         """Begin nothing new: the connection is closed when what is under way is done."""

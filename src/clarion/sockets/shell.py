@@ -152,12 +152,12 @@ class Socket(WSListener, Generic[E]):
                 transport.disconnect()
                 self._closed_at = now
             case WSMsgType.PING:
-                self.session.heard_at = now
+                self.session.received_at = now
                 # For a client that does not read, pongs would pile up.
                 if not self.session.is_paused:
                     transport.send_pong(frame.get_payload_as_bytes())
             case WSMsgType.PONG:
-                self.session.heard_at = now
+                self.session.received_at = now
             case WSMsgType.CONTINUATION:
                 self.end(CloseCode.BAD_FRAME, "fragmented frames are not supported")
 

@@ -92,7 +92,7 @@ class WatchedBus(Protocol):
     def counts(self) -> BusCounts: ...
 
     @property
-    def is_hearing(self) -> bool: ...
+    def is_connected(self) -> bool: ...
 
 
 class Metrics:
@@ -228,7 +228,7 @@ class Metrics:
 
         self.registry.register(Scraped(read))
         doc = "1 if the node hears all other nodes, otherwise 0."
-        self._watch("clarion_bus_hearing", doc, lambda: int(bus.is_hearing))
+        self._watch("clarion_bus_hearing", doc, lambda: int(bus.is_connected))
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:
         """Export how often each background loop was restarted."""

@@ -23,7 +23,7 @@ def look_for_nothing() -> None:
         pass
 
     CatchUp.catch_up = look  # type: ignore[assignment, method-assign]
-    RecentMessages.look_if_deaf = look  # type: ignore[assignment, method-assign]
+    RecentMessages.look_if_disconnected = look  # type: ignore[assignment, method-assign]
 
 
 # The names are used in `tests/faults/test_cluster_*.py`.

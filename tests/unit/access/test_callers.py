@@ -15,7 +15,7 @@ from clarion.access.tickets import issue_ticket
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Forbidden, Unauthenticated
 from tests.factories import NOW, FixedClock, issue
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.unit.conftest import MemoryEngine
 

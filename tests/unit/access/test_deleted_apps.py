@@ -6,7 +6,7 @@ from clarion.access.deleted_apps import KEPT, DeletedApps
 from clarion.access.port import Apps
 from clarion.errors import StoreUnavailable
 from tests.factories import NOW, make_app, make_provider_key
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 
 
 class Ended:

@@ -10,7 +10,7 @@ from clarion.access.known_apps import KNOWN_MS, KnownApps
 from clarion.access.model import UserKey, UserTokenAlgorithm
 from clarion.access.port import AppKeys, Apps, Vault
 from tests.factories import FixedClock, make_app, make_provider_key
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 
 
 class World:

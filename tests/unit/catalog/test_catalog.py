@@ -9,7 +9,7 @@ from clarion.catalog.catalog import CACHED_MS, CachedCatalog
 from clarion.catalog.model import CategoryDefinition, Channel, NotificationType, Template
 from clarion.pages import Page
 from tests.factories import DAY, FixedClock, make_template, make_type
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.sandbox import DirectSandbox
 

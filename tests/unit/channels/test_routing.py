@@ -29,8 +29,8 @@ from clarion.channels.routing import FRESH_MS, Routing
 from clarion.channels.targets import Targets, sending_app
 from clarion.telemetry.metrics import ChannelMetrics, Metrics
 from tests.factories import FixedClock, make_user
-from tests.heard import RecordedHub
 from tests.pipeline import make_event, make_notification
+from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 
 RETRY = Retry(error_code="503", error_message="not now")
@@ -354,14 +354,18 @@ async def test_what_is_known_of_messages_that_wait_is_limited(
     world.script("first", later, later, later)
     for id_ in "abc":
         await app.send(Channel.EMAIL, replace(make_message(), id=id_))
-    assert set(app.routes[Channel.EMAIL][0].told) == {"b", "c"}
+    assert set(app.routes[Channel.EMAIL][0].waits) == {"b", "c"}
 
 
-@pytest.mark.parametrize(("told_s", "open_ms"), [(2.0, 2_000), (200.0, 200_000), (900.0, 30_000)])
-async def test_a_provider_is_left_alone_as_long_as_it_asks_for(told_s: float, open_ms: int) -> None:
+@pytest.mark.parametrize(
+    ("retry_after_s", "open_ms"), [(2.0, 2_000), (200.0, 200_000), (900.0, 30_000)]
+)
+async def test_a_provider_is_left_alone_as_long_as_it_asks_for(
+    retry_after_s: float, open_ms: int
+) -> None:
     world = World("first")
     app = await world.routing.find("app")
-    later = Retry(error_code="503", error_message="not now", after_s=told_s)
+    later = Retry(error_code="503", error_message="not now", after_s=retry_after_s)
     world.script("first", *[later] * 5)
     for id_ in "abcde":
         await app.send(Channel.EMAIL, replace(make_message(), id=id_))

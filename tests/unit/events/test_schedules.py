@@ -37,7 +37,7 @@ def test_what_a_provider_asks_for_counts() -> None:
 @pytest.mark.parametrize("channel", WAITS_S)
 def test_short_times_that_a_provider_asks_for_do_not_shorten_the_schedule(channel: Channel) -> None:
     elapsed_s, tries = 0.0, 1
-    while (wait_s := find_wait_s(channel, tries, elapsed_s, told_s=0.0)) is not None:
+    while (wait_s := find_wait_s(channel, tries, elapsed_s, retry_after_s=0.0)) is not None:
         elapsed_s, tries = elapsed_s + wait_s, tries + 1
     assert elapsed_s >= sum(WAITS_S[channel])
     assert tries <= 2 * len(WAITS_S[channel]) + 1

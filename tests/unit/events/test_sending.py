@@ -6,7 +6,7 @@ from clarion.catalog.model import Channel
 from clarion.channels.model import BUSY, Failure, NotTried, Retry, Try, Unknown
 from clarion.events.sending import AddressProgress, Result, find_next_wait_s
 
-UNTOLD = Retry(error_code="500", error_message="")
+WITHOUT_WAIT = Retry(error_code="500", error_message="")
 UNKNOWN = Unknown(error_code="no_answer", error_message="")
 OPEN = NotTried(error_code="circuit_open", error_message="", after_s=20.0)
 FULL = NotTried(error_code=BUSY, error_message="", after_s=1.0)
@@ -21,10 +21,10 @@ def told(seconds: float) -> Retry:
     ("failures", "least", "most"),
     [
         ([told(2), told(60)], 2, 2.5),
-        ([told(3600), UNTOLD], 5, 5.5),
-        ([told(1), UNTOLD], 5, 5.5),
+        ([told(3600), WITHOUT_WAIT], 5, 5.5),
+        ([told(1), WITHOUT_WAIT], 5, 5.5),
         ([told(1), UNKNOWN], 5, 5.5),
-        ([OPEN, UNTOLD], 5, 5.5),
+        ([OPEN, WITHOUT_WAIT], 5, 5.5),
         ([OPEN, FULL], 1, 1.5),
         ([OPEN], 20, 20.5),
         ([FULL], 1, 1.5),
@@ -39,7 +39,10 @@ def test_the_first_address_that_may_be_tried_decides(
 
 
 def test_what_was_not_tried_counts_if_nothing_was() -> None:
-    first, second = Try("first", OPEN), Try("second", UNTOLD)
-    assert Result(PROGRESS, (first, second)).outcome is UNTOLD
+    first, second = Try("first", OPEN), Try("second", WITHOUT_WAIT)
+    assert Result(PROGRESS, (first, second)).outcome is WITHOUT_WAIT
     assert Result(PROGRESS, (first, Try("second", FULL))).outcome is OPEN
-    assert Result(PROGRESS, (Try("first", UNTOLD), Try("second", UNKNOWN))).outcome is UNTOLD
+    assert (
+        Result(PROGRESS, (Try("first", WITHOUT_WAIT), Try("second", UNKNOWN))).outcome
+        is WITHOUT_WAIT
+    )

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from clarion.errors import Overloaded, TooManyRequests
-from clarion.inbox.live import CHANGED, TOLD_AT_ONCE, EndReason, LiveClient, LiveClients
-from tests.heard import RecordedHub
+from clarion.inbox.live import ANNOUNCED_AT_ONCE, CHANGED, EndReason, LiveClient, LiveClients
+from tests.recorded_bus import RecordedHub
 from tests.unit.inbox.memory import MemoryInboxes
 
 
@@ -209,7 +209,7 @@ async def test_the_changes_of_one_turn_are_told_once(nodes: Nodes) -> None:
         nodes.here.notify("app", "bo")
     await settle()
     assert (ana.calls, bo.calls) == (["wake"], ["wake"])
-    assert [subject for subject, _ in nodes.bus.told] == [CHANGED]
+    assert [subject for subject, _ in nodes.bus.published] == [CHANGED]
     nodes.here.notify("app", "ana")
     await settle()
     assert ana.calls == ["wake", "wake"]
@@ -217,23 +217,23 @@ async def test_the_changes_of_one_turn_are_told_once(nodes: Nodes) -> None:
 
 async def test_many_users_are_told_in_parts_and_none_is_left_out(nodes: Nodes) -> None:
     last = Client()
-    last.open(nodes.there, f"user-{2 * TOLD_AT_ONCE}")
-    for number in range(2 * TOLD_AT_ONCE + 1):
+    last.open(nodes.there, f"user-{2 * ANNOUNCED_AT_ONCE}")
+    for number in range(2 * ANNOUNCED_AT_ONCE + 1):
         nodes.here.notify("app", f"user-{number}")
     await settle()
-    assert (len(nodes.bus.told), last.calls) == (3, ["wake"])
+    assert (len(nodes.bus.published), last.calls) == (3, ["wake"])
 
 
 async def test_what_was_heard_is_not_told_again(nodes: Nodes) -> None:
     nodes.here.notify("app", "ana")
     await settle()
-    assert nodes.other_bus.told == []
+    assert nodes.other_bus.published == []
 
 
 async def test_what_cannot_be_read_concerns_everybody(nodes: Nodes) -> None:
     client = Client()
     client.open(nodes.there)
-    nodes.bus.tell(CHANGED, b"\xc1")
+    nodes.bus.publish(CHANGED, b"\xc1")
     await settle()
     assert client.calls == ["wake"]
 
@@ -247,14 +247,14 @@ async def test_the_store_is_polled_while_the_bus_is_not_heard_and_once_after_a_g
     polling = asyncio.ensure_future(nodes.there.run())
     await settle()
     assert client.calls == []  # what changes is told
-    nodes.other_bus.is_hearing = False
+    nodes.other_bus.is_connected = False
     await asyncio.wait_for(client.woken.wait(), 30)
-    nodes.other_bus.is_hearing = True
+    nodes.other_bus.is_connected = True
     await settle()
     client.woken.clear()
     inboxes.add()
     await settle()
     assert not client.woken.is_set()
-    nodes.other_bus.hear_again()
+    nodes.other_bus.reconnect()
     await asyncio.wait_for(client.woken.wait(), 30)
     polling.cancel()

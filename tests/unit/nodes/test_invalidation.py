@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from clarion.nodes.invalidation import Invalidation
-from tests.heard import RecordedBus, RecordedHub
+from tests.recorded_bus import RecordedBus, RecordedHub
 
 
 class Cache:
@@ -43,8 +43,8 @@ async def test_a_key_is_forgotten_here_at_once_and_then_on_every_node(caches: li
 async def test_everything_is_forgotten_after_a_gap() -> None:
     bus = RecordedHub().join()
     cache = Cache(bus)
-    bus.is_hearing = False
-    bus.hear_again()
+    bus.is_connected = False
+    bus.reconnect()
     assert cache.forgotten == ["everything"]
 
 
@@ -52,7 +52,7 @@ async def test_everything_is_forgotten_after_a_gap() -> None:
 async def test_everything_is_forgotten_if_a_key_cannot_be_read(data: bytes) -> None:
     hub = RecordedHub()
     cache = Cache(hub.join())
-    hub.join().tell("test.entry", data)
+    hub.join().publish("test.entry", data)
     await settle()
     assert cache.forgotten == ["everything"]
 
@@ -62,4 +62,4 @@ async def test_without_a_bus_only_this_node_forgets() -> None:
     forget = Invalidation("test.entry", forgotten.append, forgotten.clear)
     forget("a")
     assert forgotten == ["a"]
-    assert forget.bus.is_hearing
+    assert forget.bus.is_connected

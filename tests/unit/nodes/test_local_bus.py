@@ -106,7 +106,7 @@ async def test_what_a_process_does_not_read_is_dropped_and_it_is_told_so() -> No
     await bus.join(2, silent.end)
     bus.hold("before", 1)
     for _ in range(3 * OUTBOX_BYTES // MIB):
-        bus.tell("much", bytes(MIB))
+        bus.publish("much", bytes(MIB))
         await asyncio.sleep(0)
     bus.hold("meanwhile", 2)
     bus.release("before")
@@ -119,7 +119,7 @@ async def test_what_a_process_does_not_read_is_dropped_and_it_is_told_so() -> No
     assert OUTBOX_BYTES <= said <= OUTBOX_BYTES + 2 * MIB
     assert frame.is_all
     assert frame.held == {"meanwhile": 2}
-    bus.tell("again", b"x")
+    bus.publish("again", b"x")
     while "again" not in frame.said:
         frame = await silent.read_frame()
     silent.ours.close()
@@ -166,7 +166,7 @@ async def test_an_answer_covers_what_was_said_in_its_turn() -> None:
         settling = asyncio.ensure_future(one.settle())
         await asyncio.sleep(0)
         for number in range(50):
-            one.tell("much", bytes(4096))
+            one.publish("much", bytes(4096))
             one.hold(f"device-{number}", 1)
         await asyncio.gather(settling, one.settle())
         assert len(await two.find_held([f"device-{number}" for number in range(50)])) == 50

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from clarion.nodes.bus_counts import DropReason
 from clarion.nodes.redis.breaker import RedisUnavailable, make_breaker
-from clarion.nodes.redis.bus import Deaf, RedisBus
+from clarion.nodes.redis.bus import RedisBus, SubscriptionLost
 from clarion.nodes.redis.client import slot_of
 from clarion.nodes.redis.frames import Note, pack_for_all, pack_for_node
 from clarion.nodes.redis.link import Command
@@ -19,7 +19,7 @@ from clarion.nodes.redis.outbox import Outbox
 from clarion.nodes.redis.presence import Presence
 from tests.contract.buses import joined_redis
 from tests.contract.proxy import Proxy
-from tests.contract.test_bus import Heard, until, until_held
+from tests.contract.test_bus import Received, until, until_held
 from tests.factories import FixedClock
 from tests.peers.authority import Authority
 from tests.servers import RedisServer
@@ -112,27 +112,27 @@ async def test_a_connection_that_is_older_replaces_one_that_has_expired(
     network: Network, clock: FixedClock
 ) -> None:
     reader, holder = await network.join(), await network.join()
-    heard = Heard(holder)
+    received = Received(holder)
     await leave_behind(reader, "d", clock)
     holder.hold("d", 0)
-    await until(lambda: heard.replaced == ["d"])
-    heard.replaced.clear()
+    await until(lambda: received.replaced == ["d"])
+    received.replaced.clear()
     clock.advance(61 * SECOND)
     holder.hold("d", 0)
     await holder.settle()
     assert await reader.find_held(["d"]) == {"d"}
-    assert not heard.replaced
+    assert not received.replaced
 
 
 async def test_presence_of_a_node_that_nobody_hears_for_is_removed(
     network: Network, clock: FixedClock
 ) -> None:
-    teller, devices = await network.join(), ["d0", "d1", "d2"]
+    publisher, devices = await network.join(), ["d0", "d1", "d2"]
     for device in devices:
-        await leave_behind(teller, device, clock)
-    assert await teller.find_held(devices) == set(devices)
-    teller.tell_holder("push", "d0", b"")
-    await until_held(teller, {"d1", "d2"}, *devices)
+        await leave_behind(publisher, device, clock)
+    assert await publisher.find_held(devices) == set(devices)
+    publisher.send_to_holder("push", "d0", b"")
+    await until_held(publisher, {"d1", "d2"}, *devices)
 
 
 async def test_what_a_node_wrote_since_it_hears_again_is_not_removed_by_an_older_finding(
@@ -143,65 +143,65 @@ async def test_what_a_node_wrote_since_it_hears_again_is_not_removed_by_an_older
     await holder.settle()
     stale = next(iter((await reader._find_holders(["d"])).values()))
     holder._breaker.open(ConnectionError("a moment"))
-    await until(lambda: holder.counts.rebuilds == 2 and holder.is_hearing)
+    await until(lambda: holder.counts.rebuilds == 2 and holder.is_connected)
     await reader._client.run(list(reader._presence.release(["d"], stale)))
     assert await reader.find_held(["d"]) == {"d"}
 
 
 async def test_what_comes_for_a_device_that_has_moved_follows_it_once(network: Network) -> None:
     sender, former, holder = [await network.join() for _ in range(3)]
-    heard = Heard(holder, "push")
+    received = Received(holder, "push")
     holder.hold("moved", 1)
     await holder.settle()
     for hops in (0, 1):
         note = Note("push", "moved", str(hops).encode(), hops)
         ((frame, _),) = pack_for_node(sender.node, [note], {})
         await ask(sender, "SPUBLISH", former._own_channel, frame)
-    sender.tell_holder("push", "moved", b"last")
-    await until(lambda: b"last" in heard.of("push"))
-    assert set(heard.of("push")) == {b"0", b"last"}
+    sender.send_to_holder("push", "moved", b"last")
+    await until(lambda: b"last" in received.of("push"))
+    assert set(received.of("push")) == {b"0", b"last"}
 
 
 async def test_a_late_notice_does_not_end_a_newer_connection(network: Network) -> None:
     sender, holder = await network.join(), await network.join()
-    heard = Heard(holder, "push")
+    received = Received(holder, "push")
     holder.hold("d", 10)
     await holder.settle()
     ((frame, _),) = pack_for_node(sender.node, [], {"d": 9})
     await ask(sender, "SPUBLISH", holder._own_channel, frame)
-    sender.tell_holder("push", "d", b"")
-    await until(lambda: bool(heard.of("push")))
-    assert not heard.replaced
+    sender.send_to_holder("push", "d", b"")
+    await until(lambda: bool(received.of("push")))
+    assert not received.replaced
 
 
 async def test_what_cannot_be_read_is_counted_and_what_a_later_version_adds_is_ignored(
     network: Network,
 ) -> None:
     sender, listener = await network.join(), await network.join()
-    heard = Heard(listener, "all")
+    received = Received(listener, "all")
     (frame,) = pack_for_all("another", [("all", b"read")])
     longer = b"\x93" + frame[1:] + b"\xc0"  # an array of three, the last null
     for channel in (listener._own_channel, listener._all_channels[3]):
         await ask(sender, "SPUBLISH", channel, b"\xc1")
     await ask(sender, "SPUBLISH", listener._all_channels[3], longer)
-    await until(lambda: heard.of("all") == [b"read"])
+    await until(lambda: received.of("all") == [b"read"])
     assert listener.counts.dropped == {DropReason.UNREADABLE: 2}
-    assert listener.is_hearing
+    assert listener.is_connected
 
 
 async def test_frames_are_counted_on_both_sides(network: Network) -> None:
-    teller, holder = await network.join(), await network.join()
-    heard = Heard(holder, "push", "all")
+    publisher, holder = await network.join(), await network.join()
+    received = Received(holder, "push", "all")
     holder.hold("d", 1)
     await holder.settle()
     for _ in range(50):
-        teller.tell_holder("push", "d", b"x" * 400)
-    teller.tell("all", b"y")
-    await until(lambda: len(heard.of("push")) == 50 and len(heard.of("all")) == 1)
-    sent, received = teller.counts, holder.counts
+        publisher.send_to_holder("push", "d", b"x" * 400)
+    publisher.publish("all", b"y")
+    await until(lambda: len(received.of("push")) == 50 and len(received.of("all")) == 1)
+    sent, taken = publisher.counts, holder.counts
     assert (sent.messages_sent, sent.frames_sent) == (51, 2)
-    assert (received.messages_received, received.frames_received) == (51, 2)
-    assert 20_000 < sent.bytes_sent == received.bytes_received < 25_000
+    assert (taken.messages_received, taken.frames_received) == (51, 2)
+    assert 20_000 < sent.bytes_sent == taken.bytes_received < 25_000
 
 
 def test_a_frame_is_full_at_64_kib() -> None:
@@ -243,28 +243,28 @@ async def test_many_devices_at_once_are_held_in_steps_and_each_settles(network: 
 
 
 async def test_what_does_not_fit_is_dropped_and_counted(network: Network) -> None:
-    teller, listener = await network.join(), await network.join()
-    heard = Heard(listener, "all")
-    teller._outbox = Outbox(bytes_limit=10 * KIB)
+    publisher, listener = await network.join(), await network.join()
+    received = Received(listener, "all")
+    publisher._outbox = Outbox(bytes_limit=10 * KIB)
     for number in range(20):
-        teller.tell("all", bytes([number]) * KIB)
-    await until(lambda: len(heard.of("all")) == 9)
-    assert teller.counts.dropped == {DropReason.FULL: 11}
-    teller.tell("all", b"after")
-    await until(lambda: heard.of("all")[-1] == b"after")
+        publisher.publish("all", bytes([number]) * KIB)
+    await until(lambda: len(received.of("all")) == 9)
+    assert publisher.counts.dropped == {DropReason.FULL: 11}
+    publisher.publish("all", b"after")
+    await until(lambda: received.of("all")[-1] == b"after")
 
 
 async def test_who_may_have_missed_something_is_told(network: Network) -> None:
-    teller, listener = await network.join(), await network.join()
-    heard = Heard(listener, "all")
-    teller._outbox = Outbox(bytes_limit=10 * KIB)
+    publisher, listener = await network.join(), await network.join()
+    received = Received(listener, "all")
+    publisher._outbox = Outbox(bytes_limit=10 * KIB)
     for _ in range(20):
-        teller.tell("all", bytes(KIB))
-    await until(lambda: heard.gaps == 1)
-    teller._breaker.open(ConnectionError("a moment"))
-    teller.tell("all", b"lost")
-    await until(lambda: heard.gaps == 2)
-    assert listener.is_hearing
+        publisher.publish("all", bytes(KIB))
+    await until(lambda: received.gaps == 1)
+    publisher._breaker.open(ConnectionError("a moment"))
+    publisher.publish("all", b"lost")
+    await until(lambda: received.gaps == 2)
+    assert listener.is_connected
 
 
 async def test_a_node_whose_presence_had_expired_may_have_missed_something(
@@ -272,14 +272,14 @@ async def test_a_node_whose_presence_had_expired_may_have_missed_something(
 ) -> None:
     """The machine slept: others stored what was for its devices, and nobody tells it."""
     holder = await network.join(beat_every_s=0.02)
-    heard = Heard(holder)
+    received = Received(holder)
     holder.hold("d", clock.now())
     await holder.settle()
     clock.advance(60 * SECOND)
     await until(lambda: holder._presence.written_at == clock.now() // SECOND)
-    assert heard.gaps == 0
+    assert received.gaps == 0
     clock.advance(61 * SECOND)
-    await until(lambda: heard.gaps == 1)
+    await until(lambda: received.gaps == 1)
 
 
 async def test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it(
@@ -287,20 +287,20 @@ async def test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_
 ) -> None:
     joining = joined_redis(redis_url, silent_s=0.5, gone_s=2.0, node_id="a")
     async with joining as bus:
-        heard, key = Heard(bus), f"{bus._client.namespace}:nodes"
+        received, key = Received(bus), f"{bus._client.namespace}:nodes"
         known = {"a": "this", "b": "other"}
         with capture_logs() as logs:
             await ask(bus, "HSET", key, "other.1", "7 b")
             bus.list_living = lambda: known
-            await until(lambda: not bus.is_hearing)
-            with pytest.raises(Deaf):
+            await until(lambda: not bus.is_connected)
+            with pytest.raises(SubscriptionLost):
                 await bus.check()
             while await ask(bus, "HKEYS", key) != [bus.node.encode()]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            assert not heard.gaps
-            assert not bus.is_hearing
+            assert not received.gaps
+            assert not bus.is_connected
             del known["b"]
-            await until(lambda: bus.is_hearing and heard.gaps == 1)
+            await until(lambda: bus.is_connected and received.gaps == 1)
         assert [each["event"] for each in logs] == ["node_silent", "nodes_heard"]
 
 
@@ -310,7 +310,7 @@ async def test_presence_is_kept_while_another_node_is_not_heard(
     async with joined_redis(redis_url, clock=clock, beat_every_s=0.02) as holder:
         holder.list_living = lambda: {"b": "other"}
         holder.hold("d", 1)
-        await until(lambda: not holder.is_hearing)
+        await until(lambda: not holder.is_connected)
         clock.advance(61 * SECOND)
         async with joined_redis(redis_url, clock=clock) as reader:
             await until_held(reader, {"d"})
@@ -333,11 +333,11 @@ async def test_installations_on_one_server_do_not_hear_each_other(redis_url: str
         joined_redis(redis_url, "two") as two,
         joined_redis(redis_url, "two") as third,
     ):
-        heard, stranger = Heard(third, "all"), Heard(one, "all")
+        received, stranger = Received(third, "all"), Received(one, "all")
         two.hold("d", 1)
         await two.settle()
-        two.tell("all", b"")
-        await until(lambda: bool(heard.of("all")))
+        two.publish("all", b"")
+        await until(lambda: bool(received.of("all")))
         assert await third.find_held(["d"]) == {"d"}
         assert await one.find_held(["d"]) == frozenset()
         assert not stranger.of("all")
@@ -372,12 +372,12 @@ async def behind_tls(server: RedisServer, folder: Path) -> AsyncIterator[str]:
 async def test_nodes_meet_over_tls_with_a_password(guarded: RedisServer, tmp_path: Path) -> None:
     async with (
         behind_tls(guarded, tmp_path) as url,
-        joined_redis(url) as teller,
+        joined_redis(url) as publisher,
         joined_redis(url) as listener,
     ):
-        heard = Heard(listener, "all")
-        teller.tell("all", b"over TLS")
-        await until(lambda: heard.of("all") == [b"over TLS"])
+        received = Received(listener, "all")
+        publisher.publish("all", b"over TLS")
+        await until(lambda: received.of("all") == [b"over TLS"])
 
 
 async def test_a_server_of_another_authority_is_refused(

@@ -4,14 +4,16 @@ import asyncio
 from itertools import count
 
 from clarion.nodes.watch import Watch
-from tests.heard import RecordedBus, RecordedHub
+from tests.recorded_bus import RecordedBus, RecordedHub
 
 
 class Loop:
     """Counts how often it was due."""
 
-    def __init__(self, bus: RecordedBus, *, deaf_s: float, hearing_s: float | None) -> None:
-        self.watch = Watch(bus, deaf_s=deaf_s, hearing_s=hearing_s)
+    def __init__(
+        self, bus: RecordedBus, *, disconnected_s: float, connected_s: float | None
+    ) -> None:
+        self.watch = Watch(bus, disconnected_s=disconnected_s, connected_s=connected_s)
         self.due = 0
         self.came = asyncio.Event()
 
@@ -29,18 +31,18 @@ async def turn() -> None:
 
 async def test_a_loop_is_often_due_while_the_bus_is_not_heard() -> None:
     bus = RecordedHub().join()
-    loop = Loop(bus, deaf_s=0, hearing_s=3600)
+    loop = Loop(bus, disconnected_s=0, connected_s=3600)
     task = asyncio.create_task(loop.run())
     await turn()
     assert loop.due == 0
-    bus.is_hearing = False
+    bus.is_connected = False
     await turn()
     assert loop.due > 1
     task.cancel()
 
 
 async def test_a_loop_is_due_now_and_then_while_the_bus_is_heard() -> None:
-    loop = Loop(RecordedHub().join(), deaf_s=0.001, hearing_s=0.005)
+    loop = Loop(RecordedHub().join(), disconnected_s=0.001, connected_s=0.005)
     task = asyncio.create_task(loop.run())
     await asyncio.wait_for(loop.came.wait(), 30)
     task.cancel()
@@ -48,11 +50,11 @@ async def test_a_loop_is_due_now_and_then_while_the_bus_is_heard() -> None:
 
 async def test_a_loop_is_due_once_after_a_gap() -> None:
     bus = RecordedHub().join()
-    loop = Loop(bus, deaf_s=0, hearing_s=None)
+    loop = Loop(bus, disconnected_s=0, connected_s=None)
     task = asyncio.create_task(loop.run())
     await turn()
     assert loop.due == 0
-    bus.hear_again()
+    bus.reconnect()
     await turn()
     assert loop.due == 1
     task.cancel()

@@ -8,7 +8,7 @@ from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, Act
 from clarion.people.model import UserStatus
 from clarion.people.sql import SqlUsers
 from tests.factories import NOW, FixedClock, make_user
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.unit.conftest import MemoryEngine
 
 

@@ -8,7 +8,7 @@ from clarion.push.catch_up import DEVICES_AT_ONCE, TOPICS_AT_ONCE, CatchUp, _cut
 from clarion.push.connections import TopicCursor
 from clarion.push.session import DeviceSession
 from tests.factories import NOW, make_device
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway, Phone
 
@@ -21,7 +21,7 @@ class Nodes:
         self.bus, self.other_bus = hub.join(), hub.join()
         self.here = Gateway(bus=self.bus)
         self.there = Gateway(bus=self.other_bus, beside=self.here)
-        self.bus.is_hearing = self.other_bus.is_hearing = False
+        self.bus.is_connected = self.other_bus.is_connected = False
         self.catch_up = CatchUp(
             self.there.dispatch, self.there.connections, self.other_bus, every_s=0, pause_s=0
         )
@@ -121,7 +121,7 @@ async def test_the_loop_reads_while_the_bus_is_not_heard_and_once_after_a_gap(
     async with asyncio.timeout(30):
         while phone.ids != ["a"]:
             await settle()
-    nodes.other_bus.is_hearing = True
+    nodes.other_bus.is_connected = True
     await settle()
     await nodes.here.push("b")
     await settle()
@@ -136,9 +136,9 @@ async def test_the_loop_reads_while_the_bus_is_not_heard_and_once_after_a_gap(
 async def test_what_cannot_be_understood_has_all_read(nodes: Nodes) -> None:
     phone = await nodes.there.connect()
     await nodes.here.push("a")
-    nodes.bus.is_hearing = nodes.other_bus.is_hearing = True
+    nodes.bus.is_connected = nodes.other_bus.is_connected = True
     running = asyncio.create_task(nodes.catch_up.run())
-    nodes.bus.tell("push.message", b"of a later version")
+    nodes.bus.publish("push.message", b"of a later version")
     async with asyncio.timeout(30):
         while phone.ids != ["a"]:
             await settle()

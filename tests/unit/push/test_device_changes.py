@@ -17,11 +17,11 @@ from clarion.push.session import DeviceSession, Effect
 from clarion.push.sql.devices import SqlDevices
 from clarion.sockets.protocol import APP_IS_DELETED, Close, CloseCode
 from tests.factories import NOW, FixedClock, make_device
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.unit.conftest import MemoryEngine
 
-DEAF = NoBus(is_alone=False)
+DISCONNECTED = NoBus(is_alone=False)
 ANA, BO = DeviceDetails(user_id="ana"), DeviceDetails(user_id="bo")
 
 
@@ -136,7 +136,7 @@ async def test_devices_of_a_deleted_app_hear_that_it_was_the_app(node: Node) -> 
 
 async def test_the_loop_checks_until_it_is_cancelled(node: Node) -> None:
     running = asyncio.create_task(
-        DeviceChanges(node.registry, find_none, DEAF, pause_s=0.001).run()
+        DeviceChanges(node.registry, find_none, DISCONNECTED, pause_s=0.001).run()
     )
     await node.change("secret")
     await asyncio.wait_for(node.phone.is_closed.wait(), 10)
@@ -150,7 +150,7 @@ async def test_a_connection_that_has_not_said_hello_is_left_alone(node: Node) ->
     waiting.session.device = None
     node.registry.connections.add("waiting", cast("Connection", waiting))
     running = asyncio.create_task(
-        DeviceChanges(node.registry, find_none, DEAF, pause_s=0.001).run()
+        DeviceChanges(node.registry, find_none, DISCONNECTED, pause_s=0.001).run()
     )
     await node.change("deleted")
     await asyncio.wait_for(node.phone.is_closed.wait(), 10)
@@ -189,7 +189,7 @@ async def test_a_device_that_another_node_changes_is_disconnected_when_that_is_t
     node: Node, two_nodes: TwoNodes, change: str, code: CloseCode
 ) -> None:
     device, here = node.device, two_nodes.here
-    running = asyncio.create_task(two_nodes.changes.run_told())
+    running = asyncio.create_task(two_nodes.changes.run_announced())
     match change:
         case "secret":
             await here.renew_secret(device)
@@ -210,7 +210,7 @@ async def test_a_change_that_concerns_nobody_here_reads_nothing(
     await two_nodes.here.add(make_device())
     reads = engine.reads
     await asyncio.sleep(0)
-    assert (node.registry.told, engine.reads) == ({}, reads)
+    assert (node.registry.announced, engine.reads) == ({}, reads)
 
 
 async def test_what_was_told_is_checked_again_if_the_store_does_not_answer(
@@ -225,7 +225,7 @@ async def test_what_was_told_is_checked_again_if_the_store_does_not_answer(
         return await find_many(app_id, device_ids)
 
     node.elsewhere.find_many = fail_once  # type: ignore[method-assign]
-    running = asyncio.create_task(two_nodes.changes.run_told())
+    running = asyncio.create_task(two_nodes.changes.run_announced())
     await two_nodes.here.renew_secret(node.device)
     await asyncio.wait_for(node.phone.is_closed.wait(), 30)
     running.cancel()

@@ -13,7 +13,7 @@ from clarion.push.topic_dispatch import DELETED, OFFERING_LIMIT, SUBSCRIBED
 from clarion.push.topic_dispatch import MESSAGE as TOPIC_MESSAGE
 from clarion.sockets.protocol import CloseCode
 from tests.factories import make_broadcast, make_device
-from tests.heard import RecordedBus, RecordedHub
+from tests.recorded_bus import RecordedBus, RecordedHub
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway, Phone
 
@@ -34,7 +34,7 @@ async def nodes() -> Nodes:
 
 
 def subjects(bus: RecordedBus) -> list[str]:
-    return [subject for subject, _ in bus.told]
+    return [subject for subject, _ in bus.published]
 
 
 # Messages to devices.
@@ -51,7 +51,7 @@ async def test_a_push_to_a_device_that_keeps_failing_is_stored_and_told_later(no
     fail(nodes.here)
     phone = await nodes.there.connect()
     assert await nodes.here.push("a") is True
-    assert (await nodes.here.stored(), nodes.bus.told, phone.ids) == (["a"], [], [])
+    assert (await nodes.here.stored(), nodes.bus.published, phone.ids) == (["a"], [], [])
     nodes.here.clock.advance(OPEN_MS[1])
     for device_id in nodes.here.dispatch.circuits.take_put_off(nodes.here.clock.monotonic()):
         nodes.here.dispatch.forwarding.announce_waiting(device_id)
@@ -80,7 +80,7 @@ async def test_a_push_reaches_the_device_where_it_is_connected(nodes: Nodes) -> 
 async def test_a_push_to_a_device_that_is_connected_here_is_not_told(nodes: Nodes) -> None:
     phone = await nodes.here.connect()
     await nodes.here.push("a")
-    assert (phone.ids, nodes.bus.told) == (["a"], [])
+    assert (phone.ids, nodes.bus.published) == (["a"], [])
 
 
 async def test_a_push_is_stored_before_it_is_forwarded(nodes: Nodes) -> None:
@@ -88,7 +88,7 @@ async def test_a_push_is_stored_before_it_is_forwarded(nodes: Nodes) -> None:
     nodes.here.gates.are_open = False
     pushing = asyncio.ensure_future(nodes.here.push("a"))
     await nodes.here.gates.let_pass()
-    assert (await nodes.here.stored(), nodes.bus.told, phone.ids) == (["a"], [], [])
+    assert (await nodes.here.stored(), nodes.bus.published, phone.ids) == (["a"], [], [])
     await nodes.here.gates.let_all_pass()
     assert await pushing is True
     assert phone.ids == ["a"]
@@ -144,7 +144,7 @@ async def test_a_push_that_is_not_stored_is_pending_if_the_device_is_elsewhere(
 async def test_a_push_that_is_not_stored_expires_if_nobody_has_the_device(nodes: Nodes) -> None:
     await nodes.here.push("a", is_stored=False)
     assert await nodes.here.state_of("a") == (MessageStatus.EXPIRED, MessageReason.NOT_STORED)
-    assert nodes.bus.told == []
+    assert nodes.bus.published == []
 
 
 async def test_a_device_that_connects_while_it_is_looked_for_gets_a_push_that_is_not_stored() -> (
@@ -165,9 +165,9 @@ async def test_a_device_that_connects_while_it_is_looked_for_gets_a_push_that_is
 
 async def test_a_repeat_has_the_other_node_read_what_was_lost(nodes: Nodes) -> None:
     phone = await nodes.there.connect()
-    nodes.bus.is_hearing = False
+    nodes.bus.is_connected = False
     await nodes.here.push("a")
-    nodes.bus.is_hearing = True
+    nodes.bus.is_connected = True
     assert phone.ids == []
     assert await nodes.here.push("a") is False
     assert phone.ids == ["a"]
@@ -229,7 +229,7 @@ async def test_what_a_node_with_another_version_tells_is_reported(
 ) -> None:
     reported: list[bool] = []
     nodes.there.dispatch.forwarding.on_unreadable = lambda: reported.append(True)
-    nodes.bus.tell(subject, b"\xc1")
+    nodes.bus.publish(subject, b"\xc1")
     await settle()
     assert reported == [True]
 
@@ -260,9 +260,9 @@ async def test_a_topic_message_that_was_not_heard_is_read_when_the_next_one_is(
 ) -> None:
     await nodes.here.subscribe()
     phone = await nodes.there.connect()
-    nodes.bus.is_hearing = False
+    nodes.bus.is_connected = False
     first = await nodes.here.publish()
-    nodes.bus.is_hearing = True
+    nodes.bus.is_connected = True
     second = await nodes.here.publish()
     assert phone.ids == [first.id, second.id]
 
@@ -270,10 +270,10 @@ async def test_a_topic_message_that_was_not_heard_is_read_when_the_next_one_is(
 async def test_topic_messages_that_arrive_in_another_order_are_sent_once(nodes: Nodes) -> None:
     await nodes.here.subscribe()
     phone = await nodes.there.connect()
-    nodes.bus.is_hearing = False
+    nodes.bus.is_connected = False
     messages = [await nodes.here.publish() for _ in range(2)]
-    nodes.bus.is_hearing = True
-    for subject, data in reversed(nodes.bus.told[-2:]):
+    nodes.bus.is_connected = True
+    for subject, data in reversed(nodes.bus.published[-2:]):
         nodes.other_bus.take(subject, data)
     await settle()
     assert phone.ids == [message.id for message in messages]

@@ -6,7 +6,7 @@ import pytest
 
 from clarion.push.recent_messages import OVERLAP_MS, RecentMessages
 from tests.factories import make_device
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.unit.push.gates import settle
 from tests.unit.push.phone import Gateway
 
@@ -21,12 +21,12 @@ class Nodes:
         self.there = Gateway(bus=self.other_bus, beside=self.here)
         self.clock = self.there.clock
         self.recent = RecentMessages(self.there.dispatch, self.other_bus, self.clock, every_s=0)
-        self.bus.is_hearing = self.other_bus.is_hearing = False
+        self.bus.is_connected = self.other_bus.is_connected = False
 
     async def look(self) -> int:
         """Look once, and return how many reads it took."""
         before = self.here.store.reads
-        await self.recent.look_if_deaf()
+        await self.recent.look_if_disconnected()
         reads = self.here.store.reads - before
         await settle()
         return reads
@@ -75,13 +75,13 @@ async def test_a_topic_message_of_another_node_is_found(nodes: Nodes) -> None:
 
 async def test_what_was_stored_while_a_silent_bus_was_not_noticed_is_found(nodes: Nodes) -> None:
     phone = await nodes.there.connect()
-    nodes.other_bus.is_hearing = True
+    nodes.other_bus.is_connected = True
     await nodes.look()
     await nodes.here.push("a")  # the bus hangs, and nobody knows
     nodes.clock.advance(OVERLAP_MS - 1)
     assert await nodes.look() == 0
     assert phone.ids == []
-    nodes.other_bus.is_hearing = False
+    nodes.other_bus.is_connected = False
     await nodes.look()
     assert phone.ids == ["a"]
 
@@ -106,7 +106,7 @@ async def test_a_device_that_connects_at_that_moment_misses_nothing(nodes: Nodes
     await nodes.here.gates.let_pass()
     nodes.here.gates.are_open = True
     await nodes.here.push("a")
-    await nodes.recent.look_if_deaf()
+    await nodes.recent.look_if_disconnected()
     await nodes.here.gates.let_all_pass()
     phone = await connecting
     await settle()

@@ -11,8 +11,8 @@ from clarion.access.vault import AesVault
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
-    DEAF_KNOWN_MS,
-    DEAF_UNKNOWN_MS,
+    DISCONNECTED_KNOWN_MS,
+    DISCONNECTED_UNKNOWN_MS,
     ENTRIES_LIMIT,
     INVALID_KEPT,
     KNOWN_MS,
@@ -23,7 +23,7 @@ from clarion.push.registry import (
 )
 from clarion.push.sql.devices import SqlDevices
 from tests.factories import NOW, FixedClock, make_device
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.unit.push.gates import GatedStore
 
@@ -387,7 +387,11 @@ async def test_a_device_that_is_revoked_on_one_node_is_invalid_on_the_others(
 
 @pytest.mark.parametrize(
     ("change", "lifetime"),
-    [("none", DEAF_KNOWN_MS), ("invalid", DEAF_UNKNOWN_MS), ("unknown", DEAF_UNKNOWN_MS)],
+    [
+        ("none", DISCONNECTED_KNOWN_MS),
+        ("invalid", DISCONNECTED_UNKNOWN_MS),
+        ("unknown", DISCONNECTED_UNKNOWN_MS),
+    ],
 )
 async def test_while_the_bus_is_not_heard_devices_are_known_for_seconds(
     nodes: Nodes, store: GatedStore, clock: FixedClock, change: str, lifetime: int
@@ -398,7 +402,7 @@ async def test_while_the_bus_is_not_heard_devices_are_known_for_seconds(
     if change == "invalid":
         await nodes.here.invalidate("app", device.id, InvalidationReason.REVOKED)
     await asyncio.sleep(0)
-    nodes.buses[1].is_hearing = False
+    nodes.buses[1].is_connected = False
     for wait, reads in ((0, 1), (lifetime - 1, 0), (1, 1), (-2, 1)):
         before = store.reads
         clock.advance(wait)
@@ -412,9 +416,9 @@ async def test_what_was_cached_while_the_bus_was_heard_is_old_when_it_is_not(
     nodes: Nodes, device: Device, clock: FixedClock
 ) -> None:
     await nodes.there.find("app", device.token_hash)
-    clock.advance(DEAF_KNOWN_MS)
+    clock.advance(DISCONNECTED_KNOWN_MS)
     assert nodes.there.get_cached("app", device.token_hash, clock.now()) is not None
-    nodes.buses[1].is_hearing = False
+    nodes.buses[1].is_connected = False
     assert nodes.there.get_cached("app", device.token_hash, clock.now()) is None
 
 

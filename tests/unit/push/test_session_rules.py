@@ -320,7 +320,7 @@ class Gateway(RuleBasedStateMachine):
         was_closed, pings = self.session.is_closed, self.replies["ping"]
         late = [at for _, at in (self.session._in_flight or {}).values()]
         is_late = any(self.now - at >= ACK_LIMIT_MS for at in late)
-        silence = self.now - self.session.heard_at
+        silence = self.now - self.session.received_at
         self.carry_out(self.session.tick(self.now))
         if not was_closed:
             assert self.session.is_closed is (silence >= SILENCE_LIMIT_MS or is_late)
@@ -352,7 +352,7 @@ class Gateway(RuleBasedStateMachine):
             self.come_again()
         if not self.session.is_ready:
             self.welcome()
-        self.session.heard_at = self.now
+        self.session.received_at = self.now
         self.receive(type="state", enabled=True)
         self.resume()
         self.deliver()

@@ -37,7 +37,7 @@ class EchoSession(Session[Frame, Echo]):
     _decoder = msgspec.json.Decoder[Frame](Frame)
 
     def _take(self, frame: Frame, now: int) -> Effects[Echo]:
-        assert now == self.heard_at
+        assert now == self.received_at
         self._has_hello = True
         if isinstance(frame, Say):
             return [Echo(frame.text)]

@@ -125,7 +125,7 @@ def test_bytes_and_fragments_are_bad_frames(wire: Wire, msg_type: WSMsgType, *, 
 def test_pings_and_pongs_of_websocket_are_signs_of_life(wire: Wire, msg_type: WSMsgType) -> None:
     wire.endpoint.time.advance(5)
     wire.receive(msg_type, b"x")
-    assert wire.socket.session.heard_at == NOW + 5
+    assert wire.socket.session.received_at == NOW + 5
     assert wire.transport.sent == ([b"pong x"] if msg_type == WSMsgType.PING else [])
 
 

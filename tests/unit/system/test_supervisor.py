@@ -86,7 +86,7 @@ async def test_stop_cancels_what_does_not_end_in_time(*, drains: bool) -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-class Deaf:
+class SubscriptionLost:
     """Goes on as often as it is told to, whoever cancels it, but not for ever."""
 
     def __init__(self, lost: int) -> None:
@@ -107,7 +107,7 @@ class Deaf:
 
 
 async def test_a_loop_that_has_missed_its_cancellation_is_cancelled_again() -> None:
-    supervisor, loop = Supervisor(), Deaf(lost=1)
+    supervisor, loop = Supervisor(), SubscriptionLost(lost=1)
     supervisor.start("deaf", loop.run)
     await loop.is_running.wait()
     async with asyncio.timeout(60):
@@ -118,7 +118,7 @@ async def test_a_loop_that_has_missed_its_cancellation_is_cancelled_again() -> N
 async def test_a_loop_that_cannot_be_cancelled_is_named_and_left(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    supervisor, loop = Supervisor(), Deaf(lost=10)
+    supervisor, loop = Supervisor(), SubscriptionLost(lost=10)
     supervisor.start("deaf", loop.run)
     await loop.is_running.wait()
     async with asyncio.timeout(10):

@@ -29,8 +29,8 @@ class GatheredMetrics:
         self._gathering: asyncio.Task[bytes] | None = None
         self._texts: dict[int, str] = {}
         self._answered = asyncio.Event()
-        bus.hear(_ASK, self._answer)
-        bus.hear(_ANSWER, self._take)
+        bus.subscribe(_ASK, self._answer)
+        bus.subscribe(_ANSWER, self._take)
 
     async def gather(self) -> bytes:
         """Return the metrics of all; those who ask at the same time share an answer."""
@@ -40,7 +40,7 @@ class GatheredMetrics:
 
     async def _gather(self) -> bytes:
         self._texts = {}
-        self._bus.tell(_ASK, str(self._bus.number).encode())
+        self._bus.publish(_ASK, str(self._bus.number).encode())
         try:
             async with asyncio.timeout(self._limit_s):
                 while not self._texts.keys() >= set(self._bus.others):
@@ -53,7 +53,7 @@ class GatheredMetrics:
     def _answer(self, asking: Sequence[bytes]) -> None:
         answer = f"{self._bus.number}\n".encode() + self._render()
         for each in set(asking):
-            self._bus.tell_process(int(each), _ANSWER, answer)
+            self._bus.send_to_process(int(each), _ANSWER, answer)
 
     def _take(self, answers: Sequence[bytes]) -> None:
         for each in answers:

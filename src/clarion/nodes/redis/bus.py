@@ -58,7 +58,7 @@ _CLOSE_WITHIN_S = 1.0
 _BEGINS_WITHIN_S = 1.0
 
 
-class Deaf(ConnectionError):
+class SubscriptionLost(ConnectionError):
     """A node did not hear what it said to itself."""
 
 
@@ -87,7 +87,7 @@ class RedisBus:
         self.node = f"{name}.{clock.new_id()[-8:]}"
         self.counts = BusCounts()
         self._receivers = Receivers()
-        self.hear = self._receivers.hear
+        self.subscribe = self._receivers.subscribe
         self.on_gap = self._receivers.on_gap
         self.on_replaced = self._receivers.on_replaced
         namespace = self._client.namespace
@@ -114,7 +114,7 @@ class RedisBus:
         self._subscribed = asyncio.Event()
         self._wake = asyncio.Event()
         self._probe_number = 0
-        self._probes_heard: dict[bytes, bytes] = {}
+        self._probes_received: dict[bytes, bytes] = {}
 
     def _name_channels(self, namespace: str) -> None:
         self._node_channel = namespace + ":node:{{{}}}"
@@ -133,7 +133,7 @@ class RedisBus:
         self._own_head = encode(ForAll(self.node, {}))[:-1]
 
     @property
-    def is_hearing(self) -> bool:
+    def is_connected(self) -> bool:
         return self._is_joined and not self._members.silent
 
     @property
@@ -147,14 +147,14 @@ class RedisBus:
         async with asyncio.timeout(_BEGINS_WITHIN_S):
             await self._subscribed.wait()
         if self._members.silent:
-            raise Deaf
+            raise SubscriptionLost
 
     @property
     def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         """What has to run."""
         return {"bus_send": self.send, "bus_watch": self.watch, "bus_presence": self.beat}
 
-    def tell(self, subject: str, data: bytes) -> None:
+    def publish(self, subject: str, data: bytes) -> None:
         if self._breaker.is_open:
             self._drop(DropReason.UNAVAILABLE, 1)
         elif self._outbox.say(subject, data):
@@ -162,8 +162,8 @@ class RedisBus:
         else:
             self._drop(DropReason.FULL, 1)
 
-    def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
-        self._tell_holder(Note(subject, device_id, data))
+    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
+        self._send_to_holder(Note(subject, device_id, data))
 
     def hold(self, device_id: str, since: int) -> None:
         self._held[device_id] = since
@@ -205,20 +205,20 @@ class RedisBus:
     async def watch(self) -> None:
         """Begin to hear whenever Redis is available, and notice when it is over."""
         clock = asyncio.get_running_loop().time
-        deaf_at = clock()
+        lost_at = clock()
         while True:
             await self._breaker.closed.wait()
             try:
-                await self._begin_to_hear()
-                get_logger().info("heard_again", deaf_s=round(clock() - deaf_at, 3))
-                await self._probe_until_deaf()
+                await self._subscribe()
+                get_logger().info("heard_again", disconnected_s=round(clock() - lost_at, 3))
+                await self._probe_until_lost()
             except FAILURES as error:
                 self._breaker.open(error)
             finally:
-                was_hearing = self._subscribed.is_set()
+                was_connected = self._subscribed.is_set()
                 self._subscribed.clear()
-            if was_hearing:
-                deaf_at = clock()
+            if was_connected:
+                lost_at = clock()
                 get_logger().warning("bus_deaf", effect="what other nodes say is not heard")
 
     async def beat(self) -> None:
@@ -246,7 +246,7 @@ class RedisBus:
         if self._missing:
             self._missing.cancel()
 
-    def _tell_holder(self, note: Note) -> None:
+    def _send_to_holder(self, note: Note) -> None:
         if note.device_id in self._held:
             return
         if self._breaker.is_open:
@@ -401,7 +401,7 @@ class RedisBus:
         elif channel == self._own_channel_bytes:
             self._receive_for_node(data)
         else:
-            self._probes_heard[channel] = data
+            self._probes_received[channel] = data
 
     def _receive_for_all(self, data: bytes) -> None:
         if data.startswith(self._own_head):
@@ -454,7 +454,7 @@ class RedisBus:
             if device_id in self._held:
                 own.append(data)
             elif hops < _HOPS_LIMIT:
-                self._tell_holder(Note(subject, device_id, data, hops + 1))
+                self._send_to_holder(Note(subject, device_id, data, hops + 1))
         return own
 
     def _give_up(self, sender: str, replaced: Mapping[str, int]) -> None:
@@ -473,7 +473,7 @@ class RedisBus:
 
     # Whether this node hears, and what others know of it.
 
-    async def _begin_to_hear(self) -> None:
+    async def _subscribe(self) -> None:
         """Subscribe first, then write what is held: whoever finds it can be heard."""
         channels = [self._own_channel, *self._all_channels, *self._choose_probes().values()]
         await self._client.run([(slot_of(each), ("SSUBSCRIBE", each)) for each in channels])
@@ -494,7 +494,7 @@ class RedisBus:
             self._client.find_link(slot): channel for slot, channel in self._probe_channels.items()
         }
 
-    async def _probe_until_deaf(self) -> None:
+    async def _probe_until_lost(self) -> None:
         """Return when the breaker opens; raise if a server does not answer, or not everything."""
         while True:
             await self._probe()
@@ -502,15 +502,15 @@ class RedisBus:
                 async with asyncio.timeout(self._probe_every_s):
                     await self._breaker.opened.wait()
                     return
-            if not self._heard_probes():
+            if not self._has_received_probes():
                 await asyncio.sleep(_SECOND_LOOK_S)
-                if not self._heard_probes():
-                    raise Deaf
+                if not self._has_received_probes():
+                    raise SubscriptionLost
 
-    def _heard_probes(self) -> bool:
+    def _has_received_probes(self) -> bool:
         number = str(self._probe_number).encode()
         return all(
-            self._probes_heard.get(each.encode()) == number
+            self._probes_received.get(each.encode()) == number
             for each in self._choose_probes().values()
         )
 
@@ -525,7 +525,7 @@ class RedisBus:
         counts = self._members.count(self._probe_number)
         answers = await self._client.run([*probes, *marks, *counts])
         if not all(answers[: len(probes)]):
-            raise Deaf
+            raise SubscriptionLost
         await self._note_members(answers[-1])
         if not all(answers[len(probes) : len(probes) + len(marks)]):
             get_logger().warning("presence_lost", effect="it is written anew")

@@ -19,7 +19,7 @@ from clarion.push.webpush.port import ENDPOINTS_LIMIT, PushEndpoints
 KNOWN_MS = 300_000
 UNKNOWN_MS = 300_000
 # While the bus is not heard: this node sees a change by another one after this time.
-DEAF_MS = 5_000
+DISCONNECTED_MS = 5_000
 KNOWN_LIMIT = 100_000
 # Apart from the known ones: whoever guesses must not push those out.
 UNKNOWN_LIMIT = 10_000
@@ -170,9 +170,11 @@ class EndpointRegistry:
         return is_there and self._devices.is_current(found.device)
 
     async def _find_stored(self, key: bytes) -> StoredEndpoint | None:
-        now, is_hearing = self._clock.now(), self.forget.bus.is_hearing
-        known = self._known.get(key, now, KNOWN_MS if is_hearing else DEAF_MS)
-        if known is not None or self._unknown.get(key, now, UNKNOWN_MS if is_hearing else DEAF_MS):
+        now, is_connected = self._clock.now(), self.forget.bus.is_connected
+        known = self._known.get(key, now, KNOWN_MS if is_connected else DISCONNECTED_MS)
+        if known is not None or self._unknown.get(
+            key, now, UNKNOWN_MS if is_connected else DISCONNECTED_MS
+        ):
             return known
         while True:
             before = self._deletions

@@ -26,7 +26,7 @@ from clarion.push.apns.provider_tokens import (
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.store.statement import Unit, Value, statement
 from tests.factories import MINUTE, NOW, make_app, make_provider_key
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.unit.conftest import MemoryEngine
 

@@ -11,10 +11,10 @@ from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.sql.devices import SqlDevices
-from clarion.push.webpush.registry import DEAF_MS, KNOWN_MS, EndpointRegistry, Entries
+from clarion.push.webpush.registry import DISCONNECTED_MS, KNOWN_MS, EndpointRegistry, Entries
 from clarion.push.webpush.sql import SqlPushEndpoints
 from tests.factories import FixedClock, make_device
-from tests.heard import RecordedHub
+from tests.recorded_bus import RecordedHub
 from tests.unit.push.gates import GatedStore
 
 URL = "https://push.example"
@@ -217,7 +217,7 @@ async def test_while_the_bus_is_not_heard_endpoints_are_known_for_seconds(
     endpoint_id, capability = await create(endpoints, device)
     assert await endpoints.find(capability)
     await other_node.delete(device.app_id, device.id, endpoint_id)
-    clock.advance(DEAF_MS - 1)
+    clock.advance(DISCONNECTED_MS - 1)
     assert await endpoints.find(capability)
     clock.advance(1)
     with pytest.raises(NotFound):

@@ -10,31 +10,31 @@ class RecordedBus(HubBus):
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
-        self.told: list[tuple[str, bytes]] = []
+        self.published: list[tuple[str, bytes]] = []
 
-    def tell(self, subject: str, data: bytes) -> None:
-        self.told.append((subject, data))
-        if self.is_hearing:
-            super().tell(subject, data)
+    def publish(self, subject: str, data: bytes) -> None:
+        self.published.append((subject, data))
+        if self.is_connected:
+            super().publish(subject, data)
 
-    def tell_holder(self, subject: str, device_id: str, data: bytes) -> None:
-        self.told.append((subject, data))
-        if self.is_hearing:
-            super().tell_holder(subject, device_id, data)
+    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
+        self.published.append((subject, data))
+        if self.is_connected:
+            super().send_to_holder(subject, device_id, data)
 
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
-        return await super().find_held(device_ids) if self.is_hearing else frozenset()
+        return await super().find_held(device_ids) if self.is_connected else frozenset()
 
     def take(self, subject: str, data: bytes) -> None:
         """Receive something again, as it was told."""
         self._take(subject, data)
 
-    def hear_again(self) -> None:
-        self.is_hearing = True
+    def reconnect(self) -> None:
+        self.is_connected = True
         self.miss()
 
     def _take(self, subject: str, data: bytes) -> None:
-        if self.is_hearing:
+        if self.is_connected:
             super()._take(subject, data)
 
 
