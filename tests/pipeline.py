@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
@@ -237,7 +237,7 @@ def build_pipeline(
         metrics=GatewayMetrics(CollectorRegistry()),
         stored_limit=1_000,
     )
-    registry = Registry(SqlDevices(engine), connections, clock, AesVault(bytes(32)))
+    registry = Registry(SqlDevices(engine), connections, clock, Vault(bytes(32)))
     ports = PipelinePorts(
         events=SqlEvents(engine),
         queue=SqlQueue(engine),
@@ -255,7 +255,7 @@ def build_pipeline(
         channels=FixedChannels(senders),
         gateway=dispatch,
         registry=registry,
-        push_devices=GatewayDevices(dispatch, AesVault(bytes(32)), clock),
+        push_devices=GatewayDevices(dispatch, Vault(bytes(32)), clock),
         is_live=is_live,
     )
     return Pipeline(

@@ -14,18 +14,17 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from clarion.access.administrators.port import AdminStores
-from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import ProviderKey, UserKey
-from clarion.access.port import AppKeys, Apps, Keys, Tickets
 from clarion.access.sql import (
-    SqlApps,
-    SqlKeys,
-    SqlTickets,
+    AppKeys,
+    Apps,
+    Keys,
+    Tickets,
     open_provider_keys,
     open_user_keys,
 )
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.port import Providers
@@ -185,12 +184,12 @@ def reopen(database_url: str) -> Reopen:
 
 @pytest.fixture
 def apps(engine: Engine) -> Apps:
-    return SqlApps(engine)
+    return Apps(engine)
 
 
 @pytest.fixture
 def keys(engine: Engine) -> Keys:
-    return SqlKeys(engine)
+    return Keys(engine)
 
 
 @pytest.fixture
@@ -205,7 +204,7 @@ def provider_keys(engine: Engine) -> AppKeys[ProviderKey]:
 
 @pytest.fixture
 def tickets(engine: Engine) -> Tickets:
-    return SqlTickets(engine)
+    return Tickets(engine)
 
 
 @pytest.fixture
@@ -265,7 +264,7 @@ def segments(engine: Engine) -> Segments:
 
 @pytest.fixture
 def providers(engine: Engine) -> Providers:
-    return SqlProviders(engine, AesVault(bytes(32)))
+    return SqlProviders(engine, Vault(bytes(32)))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import apsw
 import msgspec
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.app.personal_data import PERSONAL
 from clarion.cli.erasure_repeat import repeat_erasures
 from clarion.errors import Conflict, EmailTaken, NotFound
@@ -66,7 +66,7 @@ def clock() -> FixedClock:
 
 @pytest.fixture
 def erasures(engine: Engine, clock: FixedClock) -> SqlErasures:
-    return SqlErasures(engine, AesVault(bytes(32)), clock, PERSONAL)
+    return SqlErasures(engine, Vault(bytes(32)), clock, PERSONAL)
 
 
 class Received:
@@ -297,7 +297,7 @@ async def test_an_erasure_goes_on_though_the_clock_was_set_back(
 async def test_two_nodes_can_run_the_same_erasure(
     engine: Engine, other_node: Engine, database_url: str, eraser: Eraser, clock: FixedClock
 ) -> None:
-    vault = AesVault(bytes(32))
+    vault = Vault(bytes(32))
     other = replace(
         eraser,
         erasures=SqlErasures(other_node, vault, clock, PERSONAL),
@@ -360,7 +360,7 @@ async def test_a_recipient_is_counted_once_by_whoever_is_first(
     store, count = PipelineStore(engine, new_app_id()), 20
     other = replace(
         eraser,
-        erasures=SqlErasures(other_node, AesVault(bytes(32)), clock, PERSONAL),
+        erasures=SqlErasures(other_node, Vault(bytes(32)), clock, PERSONAL),
         scrub=other_node.scrub,
     )
     await SqlUsers(engine).put(make_user("ana", app_id=store.app_id))
@@ -475,7 +475,7 @@ async def test_the_erasure_of_an_actor_leaves_the_segment_of_an_event(
 
 
 async def test_erasures_that_skipped_events_are_repeated(engine: Engine, eraser: Eraser) -> None:
-    store, vault = PipelineStore(engine, new_app_id()), AesVault(bytes(32))
+    store, vault = PipelineStore(engine, new_app_id()), Vault(bytes(32))
     for user in ("zoe", "ana", "bob"):
         await SqlUsers(engine).put(make_user(user, app_id=store.app_id))
     await eraser.erase(store.app_id, "zoe")
@@ -597,7 +597,7 @@ def make_hasty(engine: Engine, clock: FixedClock, heard: Received) -> Eraser:
     tables = [each for each in PERSONAL if each.table in COUNTED]
     return Eraser(
         deleted=SqlDeletedUsers(engine),
-        erasures=SqlErasures(engine, AesVault(bytes(32)), clock, tables),
+        erasures=SqlErasures(engine, Vault(bytes(32)), clock, tables),
         clock=clock,
         scrub=scrub,
         on_deleted=heard,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Gone, Outcome, OutgoingMessage, Rejected, Retry, Sent
@@ -197,7 +197,7 @@ async def test_a_device_gets_its_push_whatever_the_service_of_the_other_says(
     engine: Engine, outcome: Outcome
 ) -> None:
     phones = Phones(engine, {Channel.PUSH: Service(outcome)})
-    address = AesVault(bytes(32)).seal(b"token", phones.loud.address_context)
+    address = Vault(bytes(32)).seal(b"token", phones.loud.address_context)
     phones.loud = replace(phones.loud, platform=Platform.IOS, address=address)
     await phones.begin()
     before = DeliveryStatus.SENT if isinstance(outcome, Sent) else DeliveryStatus.QUEUED

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.catalog.model import Channel
 from clarion.events.model import (
     NEVER,
@@ -21,7 +21,7 @@ from clarion.events.model import (
     Notification,
 )
 from clarion.events.sql.retention import LOOKED_AT_FACTOR, SqlRetention
-from clarion.idempotency.sql import SqlIdempotencyKeys
+from clarion.idempotency.sql import IdempotencyKeys
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
@@ -316,8 +316,8 @@ async def test_expired_idempotency_keys_are_deleted(store: PipelineStore) -> Non
         event = make_event(store.app_id)
         once = make_once(store.app_id, key=key, now=NOW - 1, expires_at=expires_at)
         assert await store.events.accept([event], [], once) is None
-    assert await SqlIdempotencyKeys(store.engine).prune(NOW, 100) == 1
-    assert await SqlIdempotencyKeys(store.engine).prune(NOW, 100) == 0
+    assert await IdempotencyKeys(store.engine).prune(NOW, 100) == 1
+    assert await IdempotencyKeys(store.engine).prune(NOW, 100) == 0
     again = make_once(store.app_id, key="a", now=NOW - 1)
     assert await store.events.find_response(again) is None
     assert await store.events.find_response(replace(again, key="b")) is not None

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from clarion.access.port import Tickets
-from clarion.access.sql import SqlTickets
+from clarion.access.sql import Tickets
 from clarion.store.engine import Engine
 from tests.factories import NOW, make_ticket
 
@@ -30,7 +29,7 @@ async def test_a_ticket_is_valid_until_it_expires(tickets: Tickets) -> None:
 async def test_of_many_calls_on_two_nodes_one_gets_the_ticket(
     tickets: Tickets, other_node: Engine
 ) -> None:
-    both = (tickets, SqlTickets(other_node))
+    both = (tickets, Tickets(other_node))
     for _ in range(20):
         ticket = make_ticket()
         await tickets.add(ticket)

@@ -9,9 +9,9 @@ from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.app_keys import FIRST_KID
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import ANY_ORIGIN, Role
-from clarion.access.sql import SqlApps, open_user_keys
+from clarion.access.sql import Apps, open_user_keys
 from clarion.access.user_tokens import UserTokens
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.sql.deliveries import SqlDeliveries
@@ -170,13 +170,13 @@ created_at) VALUES ('app', 'App', 'com.example.app', 'TEAM000001', 'HS256', {key
 
 
 async def test_the_user_secret_of_an_app_becomes_its_first_key(empty_url: str) -> None:
-    vault, secret = AesVault(bytes(32)), b"s" * 43
+    vault, secret = Vault(bytes(32)), b"s" * 43
     sealed = vault.seal(secret, "apps/app/user_token_key").hex()
     key = f"X'{sealed}'" if sqlite_path(empty_url) else rf"'\x{sealed}'"
     await migrate_to(BEFORE_APPS, empty_url, OLD_APP.format(key=key))
     await migrate(empty_url)
     async with opened(empty_url) as engine:
-        apps, user_keys = SqlApps(engine), open_user_keys(engine)
+        apps, user_keys = Apps(engine), open_user_keys(engine)
         app = await apps.get("app")
         assert app is not None
         assert app.allowed_origins == (ANY_ORIGIN,), "browsers are accepted as before"

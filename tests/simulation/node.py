@@ -10,8 +10,8 @@ from picows import WSListener
 from prometheus_client import CollectorRegistry
 
 from clarion.access.deleted_apps import DeletedApps
-from clarion.access.sql import SqlApps
-from clarion.access.vault import AesVault
+from clarion.access.sql import Apps
+from clarion.access.vault import Vault
 from clarion.app.housekeeping import CHUNK, Task
 from clarion.app.personal_data import PERSONAL
 from clarion.app.server import watch_other_nodes
@@ -73,7 +73,7 @@ from tests.simulation.redis import SimulatedRedis
 STOP_S = 10.0
 # Of each pool that this simulation has work for.
 WORKERS = {DECISIONS: 2, AUDIENCES: 1, Channel.STUB.value: 2, Channel.PUSH.value: 2}
-VAULT = AesVault(bytes(32))
+VAULT = Vault(bytes(32))
 
 
 class Site(NamedTuple):
@@ -197,7 +197,7 @@ class Node:
         self.devices = SqlDevices(engine)
         self.inboxes = SqlInboxes(engine)
         self.live = LiveClients(self.inboxes, per_user=10, total=100, bus=self.bus)
-        self.deleted_apps = DeletedApps(SqlApps(engine))
+        self.deleted_apps = DeletedApps(Apps(engine))
         self.inbox = InboxActions(self.inboxes, self.live, clock)
         deleted, self.erasures = (
             SqlDeletedUsers(engine),

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from clarion.access.model import App
-from clarion.access.sql import SqlApps
+from clarion.access.sql import Apps
 from clarion.catalog.model import (
     Category,
     Channel,
@@ -747,7 +747,7 @@ def _furnished() -> bytes:
 async def _furnish(loop: SeededLoop, disk: Disk, calm: Faults) -> None:
     engine = await SimulatedEngine.open(loop, disk, calm, print)
     app: App = make_app(id=APP, bundle_id="com.example.simulated")
-    await SqlApps(engine).create(app, make_provider_key(app))
+    await Apps(engine).create(app, make_provider_key(app))
     types, templates, users = SqlTypes(engine), SqlTemplates(engine), SqlUsers(engine)
     for each in TYPES.values():
         await types.put(APP, each, START)

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
-from clarion.access.port import Keys, Tickets
+from clarion.access.sql import Keys, Tickets
 from clarion.access.tickets import hash_ticket
 from clarion.access.user_tokens import UserTokens
 from clarion.clock import Clock

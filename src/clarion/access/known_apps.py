@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from clarion.access.app_keys import read_public_key, user_key_context
 from clarion.access.model import App, UserKey, UserTokenAlgorithm
-from clarion.access.port import AppKeys, Apps, Vault
+from clarion.access.sql import AppKeys, Apps
+from clarion.access.vault import Vault
 from clarion.nodes.invalidation import Invalidation
 
 # How long an app is served from the cache, as long as an API key: commands change apps, too.

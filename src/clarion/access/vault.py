@@ -37,8 +37,8 @@ def find_key_id(sealed: bytes) -> bytes | None:
     return sealed[1 : 1 + KEY_ID_BYTES] if is_current else None
 
 
-class AesVault:
-    """The `Vault` port: the context is authenticated with the secret.
+class Vault:
+    """Encrypts secrets that must be read again. The context is authenticated with the secret.
 
     The first key seals, as long as the process runs; all of them open. `reread` returns the keys
     as they are stored now: another process may have added one since.
@@ -54,11 +54,13 @@ class AesVault:
         self._reread = reread
 
     def seal(self, secret: bytes, context: str) -> bytes:
+        """Encrypt a secret; it can be decrypted with the same context only."""
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = self._cipher.encrypt(nonce, secret, context.encode())
         return b"".join((_VERSION, self.key_id, nonce, ciphertext))
 
     def open(self, sealed: bytes, context: str) -> bytes:
+        """Decrypt a secret; `InternalError` if it was changed or has another context."""
         if sealed[:1] == _VERSION:
             start = 1 + KEY_ID_BYTES
             return _decrypt((self._find(sealed[1:start]),), sealed[start:], context)

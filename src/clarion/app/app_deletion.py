@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.store.app_tables import AppTable, delete_by_notification
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from clarion.access.administrators.model import totp_context
 from clarion.access.app_keys import user_key_context
-from clarion.access.vault import AesVault, find_key_id, key_id_of
+from clarion.access.vault import Vault, find_key_id, key_id_of
 from clarion.audit.chain import derive_key, retired_key_context
 from clarion.audit.sql import keep_retired_key
 from clarion.channels.model import secrets_context
@@ -149,7 +149,7 @@ async def count_keys(fetch: Fetch) -> dict[bytes | None, int]:
     return dict(counts)
 
 
-async def find_unreadable(fetch: Fetch, vault: AesVault) -> str | None:
+async def find_unreadable(fetch: Fetch, vault: Vault) -> str | None:
     """Return why a value cannot be read: one of each column is tried."""
     for column in SEALED:
         for row in await fetch(column.select_sample()):
@@ -178,7 +178,7 @@ async def rotate(
     if len(keys) == 1:
         keys = (new_master_key(), *keys)
         directory.write_master_keys(keys)
-    vault = AesVault(*keys)
+    vault = Vault(*keys)
     old = key_id_of(keys[-1])
     async with _hold_alone(database_url, old) as is_alone:
         if not is_alone:
@@ -222,7 +222,7 @@ def _still_used(directory: DataDirectory, key_id: bytes) -> str:
 
 
 async def _reseal_all(
-    engine: Engine, vault: AesVault, on_progress: Callable[[int, int], None]
+    engine: Engine, vault: Vault, on_progress: Callable[[int, int], None]
 ) -> None:
     """Seal every value with the first key; `CommandFailed` if one cannot be read."""
     for _ in range(_PASSES):
@@ -237,7 +237,7 @@ async def _reseal_all(
     raise CommandFailed("Values with the old key are still being added. Try again.")
 
 
-async def _reseal(engine: Engine, vault: AesVault, column: SealedColumn) -> AsyncIterator[int]:
+async def _reseal(engine: Engine, vault: Vault, column: SealedColumn) -> AsyncIterator[int]:
     """Seal the values of a column with the first key; yield how many were read, by pages."""
     page, replace = column.select_page(), column.replace()
     after: dict[str, Value] = dict.fromkeys(column.key, "")
@@ -255,7 +255,7 @@ async def _reseal(engine: Engine, vault: AesVault, column: SealedColumn) -> Asyn
         yield sum(row[-1] is not None for row in rows)
 
 
-def _reseal_value(vault: AesVault, column: SealedColumn, row: Row) -> bytes:
+def _reseal_value(vault: Vault, column: SealedColumn, row: Row) -> bytes:
     context = column.context(*row[:-1])
     try:
         return vault.seal(vault.open(row[-1], context), context)

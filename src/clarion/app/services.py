@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 
 from clarion import __version__
-from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.authentication import AdminAuthenticator
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.passwords import HashingThreads
 from clarion.access.administrators.policy import HOUR_MS, MINUTE_MS, SignInPolicy
@@ -204,7 +204,7 @@ class Services:
             clock=clock,
         )
         self.invitations = Invitations(admins.links, clock, settings.external_url)
-        self.administration = AdminAuthentication(
+        self.administration = AdminAuthenticator(
             admins, apps=stores.apps, policy=policy, clock=clock
         )
 

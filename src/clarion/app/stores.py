@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
-from clarion.access.port import Vault
 from clarion.access.sql import (
-    SqlApps,
-    SqlKeys,
-    SqlTickets,
+    Apps,
+    Keys,
+    Tickets,
     open_provider_keys,
     open_user_keys,
 )
-from clarion.access.vault import AesVault, key_id_of
-from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
+from clarion.access.vault import Vault, key_id_of
+from clarion.analytics.sql.aggregates import Analytics, SqlTally
 from clarion.app.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.app.key_rotation import refuse_retired_key
 from clarion.app.personal_data import PERSONAL
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
-from clarion.audit.sql import SqlAuditLog, load_retired_keys
+from clarion.audit.sql import AuditLog, load_retired_keys
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
@@ -39,7 +38,7 @@ from clarion.events.sql.ledger import SqlLedger
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
-from clarion.idempotency.sql import SqlIdempotencyKeys
+from clarion.idempotency.sql import IdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.pages import SqlInboxPages
 from clarion.nodes.sql import SqlNodes
@@ -87,7 +86,7 @@ class Stores:
         directory: DataDirectory,
         sandbox: ProcessSandbox,
         vault: Vault,
-        audit_log: SqlAuditLog,
+        audit_log: AuditLog,
         installation: Installation,
     ) -> None:
         self.engine = engine
@@ -96,15 +95,15 @@ class Stores:
         self.directory = directory
         self.vault = vault
         self.audit_log = audit_log
-        self.apps = SqlApps(engine)
-        self.keys = SqlKeys(engine)
+        self.apps = Apps(engine)
+        self.keys = Keys(engine)
         self.user_keys = open_user_keys(engine)
         self.provider_keys = open_provider_keys(engine)
-        self.tickets = SqlTickets(engine)
+        self.tickets = Tickets(engine)
         self.known_apps = KnownApps(self.apps, self.user_keys, vault)
         self.keyring = self._make_keyring()
         self.admins = make_admin_stores(engine)
-        self.idempotency_keys = SqlIdempotencyKeys(engine)
+        self.idempotency_keys = IdempotencyKeys(engine)
         self.users = SqlUsers(engine)
         self.segments = SqlSegments(engine)
         self.deleted_users = SqlDeletedUsers(engine)
@@ -143,7 +142,7 @@ class Stores:
         self.statistics = SqlStatistics(engine)
         self.ledger = SqlLedger(engine)
         self.tally = SqlTally(engine)
-        self.analytics = SqlAnalytics(engine)
+        self.analytics = Analytics(engine)
 
     def _open_queue(self, engine: Engine, clock: Clock) -> None:
         # Of this process among the nodes on PostgreSQL; with SQLite there is one node.
@@ -180,7 +179,7 @@ async def open_stores(
     is_sqlite = sqlite_path(settings.database_url) is not None
     with directory.use_keys() if is_sqlite else contextlib.nullcontext():
         await prepare_database(settings)
-        vault = AesVault(
+        vault = Vault(
             *await _ensure_keys(directory, settings.database_url),
             reread=directory.read_master_keys,
         )
@@ -193,7 +192,7 @@ async def open_stores(
             await load_retired_keys(engine.fetch, audit_keys, vault)
             if settings.clock == "test":
                 clock = MovableClock(clock)
-            audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
+            audit_log = AuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
                 async with record_command(audit_log):

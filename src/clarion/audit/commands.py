@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextvars import ContextVar
 
 from clarion.audit.model import Act, ActorKind, AuditResult
-from clarion.audit.port import AuditLog
+from clarion.audit.sql import AuditLog
 from clarion.errors import ClarionError
 
 # The action of the running command, such as `key.create`; None in a server.

@@ -6,7 +6,7 @@ keyed hash: so the ids that events name are hashed, and compared with it.
 
 from __future__ import annotations
 
-from clarion.access.port import Vault
+from clarion.access.vault import Vault
 from clarion.app.stores import open_stores
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.people.erasure.hashes import UserHashes

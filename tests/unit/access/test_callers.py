@@ -9,10 +9,11 @@ from clarion.access.callers import CACHED_KEYS, CACHED_MS, Callers
 from clarion.access.keys import ApiSecret, IssuedKey, new_api_secret
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller, require_app, require_user
-from clarion.access.port import Apps, Keys, Tickets, Vault
 from clarion.access.provisioning import NewApp, create_app
+from clarion.access.sql import Apps, Keys, Tickets
 from clarion.access.tickets import issue_ticket
 from clarion.access.user_tokens import UserTokens
+from clarion.access.vault import Vault
 from clarion.errors import Forbidden, Unauthenticated
 from tests.factories import NOW, FixedClock, issue
 from tests.recorded_bus import RecordedHub

@@ -3,7 +3,7 @@
 import asyncio
 
 from clarion.access.deleted_apps import KEPT, DeletedApps
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.errors import StoreUnavailable
 from tests.factories import NOW, make_app, make_provider_key
 from tests.recorded_bus import RecordedHub

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
@@ -27,7 +27,7 @@ from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.unit.push.gates import GatedStore
 
-VAULT = AesVault(b"k" * 32)
+VAULT = Vault(b"k" * 32)
 DETAILS = DeviceDetails(label="new")
 
 

@@ -9,7 +9,7 @@ from litestar import Litestar
 from litestar.di import Provide
 
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller
-from clarion.access.port import Vault
+from clarion.access.vault import Vault
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Category
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes

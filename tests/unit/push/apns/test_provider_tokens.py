@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.access.model import App, ProviderKey
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.push.apns.provider_tokens import (
     CONNECTION_IDLE_MS,
     TOKEN_LIFE_MS,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.errors import Conflict, EndpointGone, NotFound
 from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connections
@@ -27,7 +27,7 @@ def store() -> GatedStore:
 
 @pytest.fixture
 def devices(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(SqlDevices(store.open), Connections(), clock, AesVault(bytes(32)))
+    return Registry(SqlDevices(store.open), Connections(), clock, Vault(bytes(32)))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def endpoints(store: GatedStore, devices: Registry, clock: FixedClock) -> Endpoi
 
 @pytest.fixture
 def other_node(store: GatedStore, clock: FixedClock) -> EndpointRegistry:
-    devices = Registry(SqlDevices(store.open), Connections(), clock, AesVault(bytes(32)))
+    devices = Registry(SqlDevices(store.open), Connections(), clock, Vault(bytes(32)))
     return EndpointRegistry(SqlPushEndpoints(store.open), devices, clock, URL)
 
 
