@@ -43,8 +43,8 @@ from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.people.model import User
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
@@ -244,8 +244,8 @@ def build_pipeline(
         notifications=SqlNotificationReader(engine),
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
-        users=SqlUsers(engine),
-        segments=SqlSegments(engine),
+        users=Users(engine),
+        segments=Segments(engine),
         devices=SqlDevices(engine),
         broadcasts=SqlBroadcasts(engine),
         catalog=CachedCatalog(

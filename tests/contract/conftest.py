@@ -33,9 +33,8 @@ from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance, Dependency, Limits, Quota, Taken
 from clarion.nodes.redis.breaker import make_breaker
 from clarion.nodes.redis.limits import RedisLimits
-from clarion.people.port import Segments, Users
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.port import (
     Broadcasts,
     Devices,
@@ -254,12 +253,12 @@ def statistics(engine: Engine) -> Statistics:
 
 @pytest.fixture
 def users(engine: Engine) -> Users:
-    return SqlUsers(engine)
+    return Users(engine)
 
 
 @pytest.fixture
 def segments(engine: Engine) -> Segments:
-    return SqlSegments(engine)
+    return Segments(engine)
 
 
 @pytest.fixture

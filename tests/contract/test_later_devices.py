@@ -20,7 +20,7 @@ from clarion.events.pipeline import Pipeline
 from clarion.events.sql import deliveries
 from clarion.events.sql.events import SqlEvents
 from clarion.people.model import Preferences
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -75,7 +75,7 @@ class Phones:
         """Send the event, and let all be done that is due now."""
         user = make_user("ana", app_id=self.app_id, timezone="UTC")
         preferences = Preferences(quiet_hours=(False,) * 24)
-        await SqlUsers(self.engine).put(replace(user, preferences=preferences))
+        await Users(self.engine).put(replace(user, preferences=preferences))
         for device in only or (self.loud, self.quiet):
             await self.devices.add(device)
         type_ = make_type("SHIPPED", default_channels=(Channel.PUSH,))

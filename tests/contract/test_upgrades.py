@@ -16,8 +16,8 @@ from clarion.catalog.model import Channel
 from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.sql.deliveries import SqlDeliveries
 from clarion.people.profile import Profile
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
 from clarion.store.engine import Engine
@@ -146,7 +146,7 @@ async def test_users_who_share_an_address_can_be_changed_and_get_the_key_when_it
     await migrate_to(BEFORE_DIRECTORY, empty_url, OLD_USERS)
     await migrate(empty_url)
     async with opened(empty_url) as engine:
-        users = SqlUsers(engine)
+        users = Users(engine)
         ana = await users.get("app", "ana")
         assert ana is not None
         assert (ana.profile, ana.metadata, ana.consent) == (Profile(), {}, {})
@@ -200,7 +200,7 @@ async def test_attributes_from_before_can_be_looked_up(empty_url: str) -> None:
     await migrate_to(BEFORE_SEGMENTS, empty_url, USERS_WITH_ATTRIBUTES)
     await migrate(empty_url)
     async with opened(empty_url) as engine:
-        segments = SqlSegments(engine)
+        segments = Segments(engine)
         counts = {
             "attributes.plan = 'pro'": 1,
             "attributes.plan in ('pro', 'free')": 2,

@@ -46,10 +46,10 @@ from clarion.nodes.sql import SqlNodes
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
-from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
-from clarion.people.erasure.sql.erasures import SqlErasures
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.erasure.sql.deleted_users import DeletedUsers
+from clarion.people.erasure.sql.erasures import Erasures
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.acknowledgements import GATHER_S
 from clarion.push.connections import Connections
 from clarion.push.device_circuits import DeviceCircuits
@@ -193,15 +193,15 @@ class Node:
 
     def _build(self, engine: Engine) -> None:
         clock = self._clock
-        self.connections, self.users = Connections(), SqlUsers(engine)
+        self.connections, self.users = Connections(), Users(engine)
         self.devices = SqlDevices(engine)
         self.inboxes = SqlInboxes(engine)
         self.live = LiveClients(self.inboxes, per_user=10, total=100, bus=self.bus)
         self.deleted_apps = DeletedApps(Apps(engine))
         self.inbox = InboxActions(self.inboxes, self.live, clock)
         deleted, self.erasures = (
-            SqlDeletedUsers(engine),
-            SqlErasures(engine, VAULT, clock, PERSONAL),
+            DeletedUsers(engine),
+            Erasures(engine, VAULT, clock, PERSONAL),
         )
         self.active_users = ActiveUsers(
             self.users,
@@ -263,7 +263,7 @@ class Node:
             outcomes=SqlOutcomes(engine),
             deliveries=SqlDeliveries(engine),
             users=self.users,
-            segments=SqlSegments(engine),
+            segments=Segments(engine),
             devices=self.devices,
             broadcasts=broadcasts,
             catalog=self.catalog,

@@ -42,11 +42,11 @@ from clarion.idempotency.sql import IdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.pages import SqlInboxPages
 from clarion.nodes.sql import SqlNodes
-from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
-from clarion.people.erasure.sql.erasures import SqlErasures
-from clarion.people.erasure.sql.exports import SqlExports
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.erasure.sql.deleted_users import DeletedUsers
+from clarion.people.erasure.sql.erasures import Erasures
+from clarion.people.erasure.sql.exports import Exports
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.feedback import SqlFeedback
 from clarion.push.sql.messages import SqlHistory, SqlMessages
@@ -104,11 +104,11 @@ class Stores:
         self.keyring = self._make_keyring()
         self.admins = make_admin_stores(engine)
         self.idempotency_keys = IdempotencyKeys(engine)
-        self.users = SqlUsers(engine)
-        self.segments = SqlSegments(engine)
-        self.deleted_users = SqlDeletedUsers(engine)
-        self.erasures = SqlErasures(engine, vault, clock, PERSONAL)
-        self.exports = SqlExports(engine, PERSONAL)
+        self.users = Users(engine)
+        self.segments = Segments(engine)
+        self.deleted_users = DeletedUsers(engine)
+        self.erasures = Erasures(engine, vault, clock, PERSONAL)
+        self.exports = Exports(engine, PERSONAL)
         self._open_catalog(engine, sandbox)
         self.devices = SqlDevices(engine)
         self.feedback = SqlFeedback(engine)

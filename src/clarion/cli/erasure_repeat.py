@@ -11,7 +11,7 @@ from clarion.app.stores import open_stores
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.people.erasure.hashes import UserHashes
 from clarion.people.erasure.sql import naming_events
-from clarion.people.erasure.sql.hash_keys import SqlHashKeys
+from clarion.people.erasure.sql.hash_keys import HashKeys
 from clarion.people.erasure.sql.naming_events import NamingEvent, names_of
 from clarion.store.engine import Engine
 from clarion.store.statement import Step, Unit, statement
@@ -41,7 +41,7 @@ async def repeat(**settings: SettingFlags) -> None:
 async def repeat_erasures(engine: Engine, vault: Vault, app_id: str) -> int:
     """Remove the erased users of an app from older events; return how many were changed."""
     tombstones = await _read_tombstones(engine, app_id)
-    hashes, total = UserHashes(SqlHashKeys(engine, vault)), 0
+    hashes, total = UserHashes(HashKeys(engine, vault)), 0
     # An event is changed for one user at a time. What a server changed meanwhile is found again.
     while tombstones and (count := await _repeat_once(engine, hashes, app_id, tombstones)):
         total += count

@@ -19,7 +19,7 @@ from clarion.nodes.recent_changes import RecentChanges
 from clarion.nodes.watch import Watch
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.model import UserStatus
-from clarion.people.port import Users
+from clarion.people.sql import Users
 from clarion.telemetry.logs import get_logger
 
 KNOWN_MS = 3_000

@@ -6,7 +6,7 @@ import pytest
 
 from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, ActiveUsers, Presence
 from clarion.people.model import UserStatus
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from tests.factories import NOW, FixedClock, make_user
 from tests.recorded_bus import RecordedHub
 from tests.unit.conftest import MemoryEngine
@@ -18,7 +18,7 @@ class Nodes:
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
         self.engine = engine
         self.clock = clock
-        self.users = SqlUsers(engine)  # type: ignore[arg-type]
+        self.users = Users(engine)  # type: ignore[arg-type]
         self.ended: list[tuple[str, str]] = []
         self.active = ActiveUsers(self.users, clock, (self._end,))
 

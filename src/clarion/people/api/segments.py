@@ -19,8 +19,8 @@ from clarion.http.responses import describe_response
 from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
 from clarion.people.model import Segment
-from clarion.people.port import Segments
 from clarion.people.segments.parser import parse
+from clarion.people.segments.sql.segments import Segments
 
 FilterText = Annotated[
     str,
