@@ -9,10 +9,10 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from clarion.access.vault import Vault
-from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
-from clarion.channels.gateway import GatewayDevices
+from clarion.channels.gateway import PushDevices
 from clarion.channels.kinds import find_address
 from clarion.channels.model import Address, OutgoingMessage, Try, Unknown
 from clarion.channels.port import Sender
@@ -248,14 +248,14 @@ def build_pipeline(
         segments=Segments(engine),
         devices=SqlDevices(engine),
         broadcasts=SqlBroadcasts(engine),
-        catalog=CachedCatalog(
+        catalog=Catalog(
             SqlTypes(engine), SqlCategories(engine), SqlTemplates(engine), clock, DirectSandbox()
         ),
         clock=clock,
         channels=FixedChannels(senders),
         gateway=dispatch,
         registry=registry,
-        push_devices=GatewayDevices(dispatch, Vault(bytes(32)), clock),
+        push_devices=PushDevices(dispatch, Vault(bytes(32)), clock),
         is_live=is_live,
     )
     return Pipeline(

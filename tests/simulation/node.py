@@ -16,10 +16,10 @@ from clarion.app.housekeeping import CHUNK, Task
 from clarion.app.personal_data import PERSONAL
 from clarion.app.server import watch_other_nodes
 from clarion.app.stores import NODE_ID_LENGTH
-from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
-from clarion.channels.gateway import GatewayDevices
+from clarion.channels.gateway import PushDevices
 from clarion.channels.port import Sender
 from clarion.clock import Clock, SteadyClock
 from clarion.events.ledger import LedgerCheck
@@ -253,7 +253,7 @@ class Node:
     def _build_pipeline(self, engine: Engine, broadcasts: SqlBroadcasts) -> Pipeline:
         clock = SteadyClock(self._clock) if self._redis is None else self._clock
         self.types, self.templates = SqlTypes(engine), SqlTemplates(engine)
-        self.catalog = CachedCatalog(
+        self.catalog = Catalog(
             self.types, SqlCategories(engine), self.templates, self._clock, DirectSandbox()
         )
         ports = PipelinePorts(
@@ -271,7 +271,7 @@ class Node:
             channels=FixedChannels({Channel.STUB: self._site.provider}),
             gateway=self.dispatch,
             registry=self.registry,
-            push_devices=GatewayDevices(self.dispatch, VAULT, self._clock),
+            push_devices=PushDevices(self.dispatch, VAULT, self._clock),
             node_id=self._node_id,
             is_live=lambda: self.membership.is_live,
         )

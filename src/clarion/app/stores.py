@@ -26,7 +26,7 @@ from clarion.app.personal_data import PERSONAL
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
 from clarion.audit.sql import AuditLog, load_retired_keys
-from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
@@ -134,9 +134,7 @@ class Stores:
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox
         self.categories = SqlCategories(engine)
-        self.catalog = CachedCatalog(
-            self.types, self.categories, self.templates, self.clock, sandbox
-        )
+        self.catalog = Catalog(self.types, self.categories, self.templates, self.clock, sandbox)
 
     def _open_statistics(self, engine: Engine) -> None:
         self.statistics = SqlStatistics(engine)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from clarion.catalog import built_in
-from clarion.catalog.entry import Entry, build_entry
+from clarion.catalog.entry import CatalogEntry, build_entry
 from clarion.catalog.model import CategoryDefinition, NotificationType
-from clarion.catalog.port import Categories, Sandbox, Templates, Types
 from clarion.clock import Clock
 from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.tallies import Tally
+
+if TYPE_CHECKING:
+    from clarion.catalog.port import Categories, Sandbox, Templates, Types
 
 # How old a cached entry may be. On the node that changes a type the change is effective at once, on
 # others when they are told.
@@ -21,11 +24,11 @@ _CACHE_LIMIT = 10_000
 # Of the texts of templates in the cache, in characters.
 _CACHE_LIMIT_SIZE = 1 << 25
 _LOCKS = 64
-_NOTHING: dict[str, tuple[int, Entry | None]] = {}
+_NOTHING: dict[str, tuple[int, CatalogEntry | None]] = {}
 
 
-class CachedCatalog:
-    """The `Catalog` port."""
+class Catalog:
+    """The notification types of the apps, built-in ones included."""
 
     def __init__(
         self,
@@ -46,13 +49,14 @@ class CachedCatalog:
         self.forget_app = Invalidation("catalog.category", self._forget_app, self._forget_all)
         self._size = 0
         # By app and type: when it was read, and the entry. Apps come and go whole.
-        self._cache: dict[str, dict[str, tuple[int, Entry | None]]] = {}
+        self._cache: dict[str, dict[str, tuple[int, CatalogEntry | None]]] = {}
         self._count = 0
         self._changes = 0
         self.render_times = Tally()
         self._locks = [asyncio.Lock() for _ in range(_LOCKS)]
 
-    async def find(self, app_id: str, type_name: str) -> Entry | None:
+    async def find(self, app_id: str, type_name: str) -> CatalogEntry | None:
+        """Return an entry, or None if the app has no such type. May be ten seconds old."""
         key = (app_id, type_name)
         cached = self._look_up(key)
         if cached is not None:
@@ -82,6 +86,7 @@ class CachedCatalog:
         self._size = self._count = 0
 
     async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
+        """Return all types of an app, built-in ones included, sorted by name."""
         own = {each.type: each for each in await self._types.list(app_id)}
         types = {**built_in.TYPES, **own}
         categories: dict[str, CategoryDefinition] = {}
@@ -91,9 +96,10 @@ class CachedCatalog:
         return tuple(apply_category(categories.get(each.category), each) for each in ordered)
 
     async def list_categories(self, app_id: str) -> tuple[CategoryDefinition, ...]:
+        """Return the built-in categories, and then the app's own, sorted by name."""
         return (*built_in.CATEGORIES.values(), *await self._categories.list(app_id))
 
-    async def read(self, app_id: str, type_name: str) -> Entry | None:
+    async def read(self, app_id: str, type_name: str) -> CatalogEntry | None:
         """Return an entry as it is stored now, without the cache."""
         if "\0" in type_name:
             # There is no such type, and PostgreSQL would refuse the query.
@@ -109,7 +115,7 @@ class CachedCatalog:
         entry = build_entry(definition, own, partial(self._sandbox.run, app_id))
         return replace(entry, on_rendered=self.render_times.add)
 
-    async def _load(self, key: tuple[str, str]) -> Entry | None:
+    async def _load(self, key: tuple[str, str]) -> CatalogEntry | None:
         now, changes = self._clock.monotonic(), self._changes
         entry = await self.read(*key)
         # A change made during the read may be missing in its result, which is then not cached.
@@ -117,13 +123,13 @@ class CachedCatalog:
             self._store(key, now, entry)
         return entry
 
-    def _look_up(self, key: tuple[str, str]) -> tuple[Entry | None] | None:
+    def _look_up(self, key: tuple[str, str]) -> tuple[CatalogEntry | None] | None:
         """Return the cached entry in a tuple: that there is no such type is cached, too."""
         app_id, type_name = key
         cached_at, entry = self._cache.get(app_id, _NOTHING).get(type_name, (-CACHED_MS, None))
         return (entry,) if self._clock.monotonic() - cached_at < CACHED_MS else None
 
-    def _store(self, key: tuple[str, str], now: int, entry: Entry | None) -> None:
+    def _store(self, key: tuple[str, str], now: int, entry: CatalogEntry | None) -> None:
         size = entry.size_bytes if entry else 0
         if self._count >= _CACHE_LIMIT or self._size + size > _CACHE_LIMIT_SIZE:
             self._clear()
