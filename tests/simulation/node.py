@@ -42,7 +42,7 @@ from clarion.nodes.model import Node as Member
 from clarion.nodes.port import Membership
 from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
 from clarion.nodes.redis.bus import RedisBus
-from clarion.nodes.sql import SqlNodes
+from clarion.nodes.sql import NodeRecords
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
@@ -180,7 +180,7 @@ class Node:
         node = Member(self._node_id or self.name, self.name, "", started_at=now, seen_at=now)
         if self._redis is None:
             return SoleNode(node, self._clock)
-        return SharedMembership(SqlNodes(engine), self._clock, node, self.pipeline.take_over)
+        return SharedMembership(NodeRecords(engine), self._clock, node, self.pipeline.take_over)
 
     def _join_caches(self) -> None:
         for cached in (

@@ -41,7 +41,7 @@ from clarion.events.sql.retention import SqlRetention
 from clarion.idempotency.sql import IdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.pages import SqlInboxPages
-from clarion.nodes.sql import SqlNodes
+from clarion.nodes.sql import NodeRecords
 from clarion.people.erasure.sql.deleted_users import DeletedUsers
 from clarion.people.erasure.sql.erasures import Erasures
 from clarion.people.erasure.sql.exports import Exports
@@ -145,7 +145,7 @@ class Stores:
     def _open_queue(self, engine: Engine, clock: Clock) -> None:
         # Of this process among the nodes on PostgreSQL; with SQLite there is one node.
         self.node_id = clock.new_id()[-NODE_ID_LENGTH:] if isinstance(clock, DatabaseClock) else ""
-        self.nodes = SqlNodes(engine)
+        self.nodes = NodeRecords(engine)
         self.queue = SqlQueue(engine, self.node_id)
 
     def _make_keyring(self) -> Keyring:
