@@ -241,7 +241,8 @@ async def test_an_unknown_key_is_not_looked_up_each_time(
 
 
 async def test_the_cache_does_not_grow_without_end(callers: Callers) -> None:
-    callers._cache.update((str(number), (0, None)) for number in range(CACHED_KEYS))
+    for number in range(CACHED_KEYS):
+        callers._cache.put(str(number), None, 0, 0)
     await refusal(callers, bearer(new_api_secret()))
     assert len(callers._cache) <= CACHED_KEYS
 

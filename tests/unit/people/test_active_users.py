@@ -94,9 +94,10 @@ async def test_a_poll_finds_more_than_one_page(nodes: Nodes) -> None:
 
 
 async def test_what_is_known_is_bounded(nodes: Nodes) -> None:
-    nodes.active._known = {("app", str(n)): (NOW, Presence.ACTIVE) for n in range(KNOWN_LIMIT)}
+    for n in range(KNOWN_LIMIT):
+        nodes.active._known.put(("app", str(n)), Presence.ACTIVE, NOW, 0)
     assert await nodes.active.is_active("app", "one more")
-    assert len(nodes.active._known) == 1
+    assert len(nodes.active._known) == KNOWN_LIMIT
 
 
 async def test_the_loop_polls_until_it_is_cancelled(nodes: Nodes) -> None:

@@ -218,11 +218,11 @@ async def act_on(registry: Registry, device: Device, act: str) -> None:
 async def test_the_cache_has_a_limit_and_the_oldest_entry_is_evicted(
     registry: Registry, store: GatedStore
 ) -> None:
-    entries = {("app", n.to_bytes(4, "big")): (NOW + KNOWN_MS, None) for n in range(ENTRIES_LIMIT)}
-    registry._entries = {**entries}
+    for n in range(ENTRIES_LIMIT):
+        registry._cache.put(("app", n.to_bytes(4, "big")), None, NOW + KNOWN_MS, 0)
     await registry.find("app", b"one more")
-    assert len(registry._entries) == ENTRIES_LIMIT
-    assert ("app", (0).to_bytes(4, "big")) not in registry._entries
+    assert len(registry._cache) == ENTRIES_LIMIT
+    assert ("app", (0).to_bytes(4, "big")) not in registry._cache._entries
     assert store.reads == 1
 
 

@@ -11,7 +11,7 @@ from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.sql.devices import SqlDevices
-from clarion.push.webpush.registry import DISCONNECTED_MS, KNOWN_MS, EndpointRegistry, Entries
+from clarion.push.webpush.registry import DISCONNECTED_MS, KNOWN_MS, EndpointRegistry
 from clarion.push.webpush.sql import SqlPushEndpoints
 from tests.factories import FixedClock, make_device
 from tests.recorded_bus import RecordedHub
@@ -78,16 +78,6 @@ async def test_what_is_unknown_is_cached_apart(
             await endpoints.find(guess)
     await endpoints.find(capability)
     assert store.reads == 1 + 5
-
-
-def test_a_full_cache_evicts_the_oldest() -> None:
-    entries = Entries[int](3)
-    for number in (1, 2, 3, 1, 4):
-        entries.put(bytes([number]), number, 5)
-    assert [entries.get(bytes([number]), 14, 10) for number in range(1, 5)] == [1, None, 3, 4]
-    # It is too old, or was read after the clock was set back.
-    assert entries.get(b"\x01", 15, 10) is entries.get(b"\x01", 4, 10) is None
-    assert entries.peek(b"\x01") == 1
 
 
 async def test_a_secret_has_at_least_160_bits_and_is_not_stored(
