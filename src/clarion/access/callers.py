@@ -16,7 +16,8 @@ from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
 
 # How long a key is served from the cache. A revoked key is refused at once by the node that revoked
-# it, and by others when they are told; after this at the latest, also if a command revoked it.
+# it, and by others when the bus brings the change; after this at the latest, also if a command
+# revoked it.
 CACHED_MS = 2_000
 CACHED_KEYS = 10_000
 # Returns whether a user, given as app and user id, may use a token.
@@ -46,7 +47,7 @@ class Callers:
         self._is_active = is_active
         self._on_seen = on_seen
         self.forget = Invalidation("access.api_key", self._forget, self._forget_all)
-        # Whole keys, with the names of the databases that they are for: whoever sends one has it.
+        # Whole keys, with the names of the databases that they are for.
         self._foreign_keys = foreign_keys
         self._cache = NodeCache[str, ApiKey | None](CACHED_MS, CACHED_KEYS)
         # By the header, from when its key was looked up. To verify a secret again for each request

@@ -61,7 +61,7 @@ class KnownApps:
         since, before = self._known.changes.count, self._kids.get(app_id, frozenset())
         app = await self.apps.get(app_id)
         if app is None:
-            self.drop(app_id)
+            self._kids.pop(app_id, None)
             return None
         live = [each for each in await self.user_keys.list(app_id) if each.is_live(now)]
         known = KnownApp(app, {each.kid: self._open(each) for each in live})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from clarion.catalog.port import Categories, Sandbox, Templates, Types
 
 # How old a cached entry may be. On the node that changes a type the change is effective at once, on
-# others when they are told.
+# others when the bus brings it.
 CACHED_MS = 10_000
 # Of all entries in the cache: the characters of their templates, and what each takes besides.
 _CACHE_LIMIT = 1 << 25

@@ -28,10 +28,11 @@ from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
 
-# Other nodes may change a provider; this one sees it when it is told, at the latest after so long.
+# Other nodes may change a provider; this one sees it when the bus brings the change, and after this
+# time at the latest.
 FRESH_MS = 5_000
 FRESH_LIMIT = 10_000
-# Every node has seen a change after so long; their clocks may differ a little.
+# Every node has seen a change after this time; their clocks may differ a little.
 SEEN_MS = FRESH_MS + 1_000
 # Devices of our own gateway need no provider; neither does the inbox.
 OWN_PLATFORM = "clarion"
@@ -108,7 +109,7 @@ class Routing:
         # Has the providers of an app read again when they are next needed, on every node.
         self._fresh = NodeCache[str, RoutedChannels](FRESH_MS, FRESH_LIMIT)
         self.forget = Invalidation("channels.provider", self._fresh.forget, self._fresh.forget_all)
-        # The last channels of each app: those that are made next go on with their routes.
+        # The latest channels of each app, fresh or not: the next ones take over their routes.
         self._apps: dict[str, RoutedChannels] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         metrics.count_open = self.count_open
@@ -117,7 +118,9 @@ class Routing:
         if found := self._fresh.get(app_id, self._context.clock.monotonic()):
             return found[1]
         async with self._loading.setdefault(app_id, asyncio.Lock()):
-            return await self._fresh.find(app_id, self._context.clock.monotonic(), self._load)
+            if found := self._fresh.get(app_id, self._context.clock.monotonic()):
+                return found[1]
+            return await self._load(app_id)
 
     async def drop_app(self, app_id: str) -> None:
         """Close the connections to the providers of an app that was deleted, and forget them."""
@@ -175,6 +178,7 @@ class Routing:
         return {name: find_worst(some).value for name, some in states.items()}
 
     async def _load(self, app_id: str) -> RoutedChannels:
+        since, began = self._fresh.changes.count, self._context.clock.monotonic()
         old = self._apps.get(app_id)
         known = {_key(route.provider): route for route in _all(old)} if old else {}
         by_channel: dict[Channel, list[Route]] = {}
@@ -186,6 +190,7 @@ class Routing:
             route = same or self.open_route(provider)
             by_channel.setdefault(provider.channel, []).append(route)
         made = self._apps[app_id] = _make(by_channel)
+        self._fresh.put(app_id, made, began, since)
         if known:
             await close_all(list(known.values()))
         return made

@@ -36,5 +36,5 @@ class RecentChanges:
         self._all_at = self.count
 
     def has(self, key: Hashable, since: int) -> bool:
-        """Return whether a key may have been changed since there were so many changes."""
+        """Return whether a key may have been changed since the count of changes was `since`."""
         return max(self._numbers.get(key, 0), self._all_at) > since

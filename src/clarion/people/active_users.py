@@ -1,9 +1,9 @@
 """Whether users may use their tokens and connections: inactive and deleted users may not.
 
-A node learns of a change that it made itself at once, and of others when it is told; if it is not,
+A node applies a change of its own at once, and that of another one when the bus brings it, or else
 within five seconds: what it knows of a user is read again after `KNOWN_MS`, and users who became
 inactive, were deleted or were erased lately are looked for every `POLL_S`, to end the connections
-that they have open. While the bus is heard they are looked for every `CHECK_S`.
+that they have open. While the bus is connected they are looked for every `CHECK_S`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ActiveUsers:
         return Presence.INACTIVE if user.status is UserStatus.INACTIVE else Presence.ACTIVE
 
     async def check(self, app_id: str, user_id: str) -> None:
-        """Take note of a user who was changed on this node, and tell the others."""
+        """Apply a change of a user on this node, and publish it to the others."""
         await self._check(app_id, user_id, is_erased=False)
 
     async def _check(self, app_id: str, user_id: str, *, is_erased: bool) -> None:
@@ -122,7 +122,7 @@ class ActiveUsers:
         app_id: str,
         user_id: str,
         presence: str,
-        is_erased: bool,  # noqa: FBT001 - as it was told
+        is_erased: bool,  # noqa: FBT001 - as it was published
     ) -> None:
         """Apply what is known of a user since a change on any node."""
         owner = (app_id, user_id)

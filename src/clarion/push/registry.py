@@ -1,7 +1,7 @@
 """Registers devices, and caches them by token.
 
-A change on this node is seen at once, a change on another one when this node is told. While the bus
-is not heard, what is cached is used for seconds only.
+A change on this node is seen at once, a change on another one when the bus brings it. While the bus
+is disconnected, what is cached is used for seconds only.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from clarion.sockets.protocol import CloseCode
 
 KNOWN_MS = 3600 * 1000
 UNKNOWN_MS = 300 * 1000
-# While the bus is not heard. Providers delete tokens that are answered as unknown or invalid: such
-# an answer must not be older than a moment.
+# While the bus is disconnected. Providers delete tokens that are answered as unknown or invalid:
+# such an answer must not be older than a moment.
 DISCONNECTED_KNOWN_MS = 5_000
 DISCONNECTED_UNKNOWN_MS = 1_000
 ENTRIES_LIMIT = 200_000
-# At most so many are revoked or deleted at a time; there are more only after a limit was lowered.
+# Devices that are revoked or deleted at a time; there are more only after a limit was lowered.
 EXCESS_LIMIT = 100
-# So many invalid devices of a user are kept, so that providers that push to them are told so.
+# Invalid devices of a user that are kept, so that a push to one is answered as such.
 INVALID_KEPT = 10
 _SECRET_BYTES = 24
 # Returns whether a user, given as app and user id, was deleted or erased.

@@ -315,5 +315,36 @@ async def test_a_key_that_is_revoked_while_it_is_read_is_not_cached(
     assert "revoked" in await refusal(reading, bearer(issued.secret))
 
 
+async def test_who_sent_a_key_that_was_revoked_while_it_was_read_is_not_remembered(
+    keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock, issued: IssuedKey
+) -> None:
+    is_read, may_return = asyncio.Event(), asyncio.Event()
+
+    class SlowKeys:
+        async def find(self, key_id: str) -> object:
+            found = await keys.find(key_id)
+            if not is_read.is_set():
+                is_read.set()
+                await may_return.wait()
+            return found
+
+    reading = Callers(
+        SlowKeys(),  # type: ignore[arg-type]
+        UserTokens(known_apps),
+        clock,
+        tickets=tickets,
+        is_active=anyone,
+    )
+    slow = asyncio.create_task(reading.identify(bearer(issued.secret)))
+    await is_read.wait()
+    await keys.revoke(issued.key.app_id, issued.key.id, NOW)
+    reading.forget(issued.key.id)
+    # The key is cached again, as it is now, before the slow read ends.
+    assert "revoked" in await refusal(reading, bearer(issued.secret))
+    may_return.set()
+    await slow
+    assert "revoked" in await refusal(reading, bearer(issued.secret))
+
+
 async def anyone(_app_id: str, _user_id: str) -> bool:
     return True

@@ -26,7 +26,7 @@ from clarion.nodes.invalidation import Invalidation
 from clarion.push.apns.reasons import Reason, Rejected
 
 TOKEN_LIFE_MS = 3600 * 1000
-# How long a verified token is cached. A revoked key is refused when this node is told, and at the
+# How long a verified token is cached. A revoked key is refused when the bus brings that, and at the
 # latest after this, also if a command revoked it.
 VERIFIED_MS = 5_000
 UPDATE_INTERVAL_MS = 20 * 60 * 1000

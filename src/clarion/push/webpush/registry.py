@@ -18,10 +18,10 @@ from clarion.push.webpush.port import ENDPOINTS_LIMIT, PushEndpoints
 
 KNOWN_MS = 300_000
 UNKNOWN_MS = 300_000
-# While the bus is not heard: this node sees a change by another one after this time.
+# While the bus is disconnected: this node sees a change by another one after this time.
 DISCONNECTED_MS = 5_000
 KNOWN_LIMIT = 100_000
-# Apart from the known ones: whoever guesses must not push those out.
+# Apart from the known ones: guesses must not evict those.
 UNKNOWN_LIMIT = 10_000
 # 192 bits: 32 characters.
 _CAPABILITY_BYTES = 24
@@ -34,7 +34,10 @@ def hash_capability(capability: str) -> bytes:
 
 
 class EndpointRegistry:
-    """The endpoints of all devices. A change is seen at once here, and by others when told."""
+    """The endpoints of all devices.
+
+    A change is seen at once on this node, and on others when the bus brings it.
+    """
 
     def __init__(
         self,
