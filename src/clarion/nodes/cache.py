@@ -22,8 +22,16 @@ class NodeCache(Generic[K, V]):
     `find` takes `changes.count` before the read, and passes it to `put`.
     """
 
-    # By which the owner of the cache learns of changes on other nodes.
-    invalidation: Invalidation | None = None
+    __slots__ = (
+        "_disconnected_ms",
+        "_entries",
+        "_lifetime_ms",
+        "_limit",
+        "_size",
+        "_size_of",
+        "changes",
+        "invalidation",
+    )
 
     def __init__(
         self,
@@ -31,11 +39,13 @@ class NodeCache(Generic[K, V]):
         limit: int,
         *,
         size_of: Callable[[V], int] = lambda _value: 1,
-        disconnected_ms: int = 0,
+        disconnected_ms: int | None = None,
     ) -> None:
         self.changes = RecentChanges()
+        # By which the owner of the cache learns of changes on other nodes.
+        self.invalidation: Invalidation | None = None
         self._lifetime_ms = lifetime_ms
-        self._disconnected_ms = disconnected_ms
+        self._disconnected_ms = lifetime_ms if disconnected_ms is None else disconnected_ms
         self._limit = limit
         self._size_of = size_of
         self._size = 0
@@ -49,10 +59,12 @@ class NodeCache(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None:
             return None
-        is_connected = self.invalidation is None or self.invalidation.bus.is_connected
-        lifetime_ms = self._lifetime_ms if is_connected else self._disconnected_ms
         # A value from the future was read before the clock was set back.
-        return entry if 0 <= now - entry[0] < lifetime_ms else None
+        age_ms = now - entry[0]
+        if 0 <= age_ms < self._disconnected_ms:
+            return entry
+        is_connected = self.invalidation is None or self.invalidation.bus.is_connected
+        return entry if is_connected and 0 <= age_ms < self._lifetime_ms else None
 
     def peek(self, key: K) -> V | None:
         """Return the value, however old it is; None if there is none."""

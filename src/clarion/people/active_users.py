@@ -8,7 +8,7 @@ that they have open. While the bus is connected they are looked for every `CHECK
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum, auto
 
 from clarion.clock import Clock
@@ -97,8 +97,8 @@ class ActiveUsers:
         if presence is Presence.GONE or (presence is Presence.UNKNOWN and must_be_created):
             raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
 
-    async def _find(self, app_id: str, user_id: str) -> Presence:
-        return await self._known.find((app_id, user_id), self._clock.now(), self._read)
+    def _find(self, app_id: str, user_id: str) -> Awaitable[Presence]:
+        return self._known.find((app_id, user_id), self._clock.now(), self._read)
 
     async def _read(self, owner: tuple[str, str]) -> Presence:
         app_id, user_id = owner

@@ -104,30 +104,31 @@ class Registry:
 
     def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
-        entry = self._look_up((app_id, token_hash), now)
-        if entry is None or entry[1] is None:
+        # Every push asks, nearly always for a valid device.
+        entry = self._cache.get((app_id, token_hash), now)
+        if entry is None or (device := entry[1]) is None:
+            return None
+        if device.invalidated_at is not None and not self._is_fresh(entry, now):
             return None
         self.hits += 1
-        return entry[1]
+        return device
 
-    def _look_up(self, key: tuple[str, bytes], now: int) -> tuple[int, Device | None] | None:
-        """Return an entry of the cache, unless it must be read again. Every push asks."""
-        entry = self._cache.get(key, now)
-        if entry is None or ((device := entry[1]) is not None and device.invalidated_at is None):
-            return entry
+    def _is_fresh(self, entry: tuple[int, Device | None], now: int) -> bool:
+        """Return whether what is cached may be used: less time if no device is valid."""
+        read_at, device = entry
+        if device is not None and device.invalidated_at is None:
+            return True
         if self.changed.bus.is_connected:
-            lifetime_ms = KNOWN_MS if device is not None else UNKNOWN_MS
-        else:
-            lifetime_ms = DISCONNECTED_UNKNOWN_MS
-        return entry if now - entry[0] < lifetime_ms else None
+            return device is not None or now - read_at < UNKNOWN_MS
+        return now - read_at < DISCONNECTED_UNKNOWN_MS
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
         """Return the app's device with this token, valid or not, or None."""
         key = (app_id, token_hash)
         while True:
             now = self._clock.now()
-            entry = self._look_up(key, now)
-            if entry is not None:
+            entry = self._cache.get(key, now)
+            if entry is not None and self._is_fresh(entry, now):
                 self.hits += 1
                 return entry[1]
             self.misses += 1
