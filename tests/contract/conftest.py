@@ -16,14 +16,7 @@ import pytest
 
 from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import ProviderKey, UserKey
-from clarion.access.sql import (
-    AppKeys,
-    Apps,
-    Keys,
-    Tickets,
-    open_provider_keys,
-    open_user_keys,
-)
+from clarion.access.sql import AppKeys, Apps, Keys, Tickets, open_provider_keys, open_user_keys
 from clarion.access.vault import Vault
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes

@@ -1,4 +1,4 @@
-"""The `Tally` and `Analytics` ports: everything counts once, at the time at which it happened."""
+"""The contract of `Tally` and `Analytics`: everything counts once, at the time it happened."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The `Apps` port."""
+"""The contract of `Apps`."""
 
 import asyncio
 

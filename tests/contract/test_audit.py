@@ -1,4 +1,4 @@
-"""The `AuditLog` and `Chain` ports: entries join the unit of the change, and form one chain."""
+"""The contract of `AuditLog` and `Chain`: entries join the unit of the change, in one chain."""
 
 import asyncio
 from collections.abc import Callable

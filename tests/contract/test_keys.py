@@ -1,4 +1,4 @@
-"""The `Keys` port."""
+"""The contract of `Keys`."""
 
 import asyncio
 from typing import Any

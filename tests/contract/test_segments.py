@@ -1,4 +1,4 @@
-"""The `Segments` port: which users a filter selects, compared with what the filter means."""
+"""The contract of `Segments`: which users a filter selects, compared with what the filter means."""
 
 import asyncio
 from collections.abc import Iterable
@@ -13,12 +13,7 @@ from clarion.people.segments.errors import FilterError
 from clarion.people.segments.evaluation import is_member, read_terms
 from clarion.people.segments.filters import FLAG, NUMBER, TEXT, Filter
 from clarion.people.segments.parser import parse
-from clarion.people.segments.sql.segments import (
-    SEGMENTS_LIMIT,
-    USUAL,
-    SearchLimits,
-    Segments,
-)
+from clarion.people.segments.sql.segments import SEGMENTS_LIMIT, USUAL, SearchLimits, Segments
 from clarion.people.sql import Users
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement

@@ -1,4 +1,4 @@
-"""The `Tickets` port."""
+"""The contract of `Tickets`."""
 
 import asyncio
 

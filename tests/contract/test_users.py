@@ -1,4 +1,4 @@
-"""The `Users` port."""
+"""The contract of `Users`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

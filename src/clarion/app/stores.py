@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
-from clarion.access.sql import (
-    Apps,
-    Keys,
-    Tickets,
-    open_provider_keys,
-    open_user_keys,
-)
+from clarion.access.sql import Apps, Keys, Tickets, open_provider_keys, open_user_keys
 from clarion.access.vault import Vault, key_id_of
 from clarion.analytics.sql.aggregates import Analytics, SqlTally
 from clarion.app.installation import Installation, find_key_of, identify, refuse_new_key

@@ -6,12 +6,7 @@ from typing import Protocol
 
 from clarion.catalog.catalog import Catalog as Catalog
 from clarion.catalog.entry import CatalogEntry as CatalogEntry
-from clarion.catalog.model import (
-    CategoryDefinition,
-    Channel,
-    NotificationType,
-    Template,
-)
+from clarion.catalog.model import CategoryDefinition, Channel, NotificationType, Template
 from clarion.catalog.sandbox.jobs import Answer, Job
 from clarion.pages import Page
 
