@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from clarion.access.vault import AesVault
-from clarion.app.personal_data import PERSONAL
+from clarion.app.tables import PERSONAL
 from clarion.cli.erasure_repeat import repeat_erasures
 from clarion.errors import Conflict, EmailTaken, NotFound
 from clarion.events.model import (
@@ -117,7 +117,7 @@ async def test_nothing_marked_is_left_of_an_erased_user_and_all_of_others(
     assert receipt.status is ErasureStatus.SETTLING
     # Triggers remove these with the user.
     removed = {"user_attributes", "inactive_users"}
-    assert set(receipt.counts) == {each.table for each in PERSONAL} - removed
+    assert set(receipt.counts) == {each.name for each in PERSONAL} - removed
 
 
 async def test_the_text_is_gone_from_the_files_of_sqlite(
@@ -405,7 +405,7 @@ async def test_an_export_shows_every_column_that_is_not_omitted(
         if table.section and table.section not in {"attempts", "deliveries", "user", "inbox"}:
             rows = exported[table.section]
             assert isinstance(rows, list)
-            assert set(rows[0]) >= set(table.columns), table.table
+            assert set(rows[0]) >= set(table.shown), table.name
     assert len(exported["notifications"]) == len(exported["devices"]) == 450  # type: ignore[arg-type]
     first = exported["notifications"][0]  # type: ignore[index]
     assert len(first["deliveries"]) == len(first["attempts"]) == 1
@@ -594,7 +594,7 @@ def make_hasty(engine: Engine, clock: FixedClock, heard: Received) -> Eraser:
         async with asyncio.timeout(next(limits) / 1_000):
             return await engine.scrub()
 
-    tables = [each for each in PERSONAL if each.table in COUNTED]
+    tables = [each for each in PERSONAL if each.name in COUNTED]
     return Eraser(
         deleted=SqlDeletedUsers(engine),
         erasures=SqlErasures(engine, AesVault(bytes(32)), clock, tables),

@@ -15,9 +15,9 @@ from clarion.app.key_rotation import SEALED, count_keys, find_unreadable, refuse
 from clarion.errors import CommandFailed, InternalError, StartError, StoreUnavailable
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
+from clarion.store.lifecycle.sealing import PAGE_ROWS
 from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.store.postgres.key_locks import hold_key
-from clarion.store.sealed_columns import PAGE_ROWS
 from clarion.store.statement import Unit
 from clarion.system.data_directory import DataDirectory
 from tests.conftest import run_sql
@@ -192,10 +192,10 @@ async def test_a_value_that_is_moved_to_another_row_cannot_be_read(
     await plant(engine, old, 2)
     (column,) = (each for each in SEALED if each.table == table)
     first, second = await read_rows(engine, table)
-    assert old.open(first[-1], column.context(*first[:-1]))
+    assert old.open(first[-1], column.find_context(first))
     for row, sealed in ((first, second[-1]), (second, first[-1])):
         with pytest.raises(InternalError, match=r"master\.key"):
-            old.open(sealed, column.context(*row[:-1]))
+            old.open(sealed, column.find_context(row))
 
 
 async def test_a_value_that_is_moved_to_another_column_cannot_be_read(
@@ -207,7 +207,7 @@ async def test_a_value_that_is_moved_to_another_column_cannot_be_read(
         for other, values in rows.items():
             if other is not column:
                 with pytest.raises(InternalError):
-                    old.open(row[-1], other.context(*values[:-1]))
+                    old.open(row[-1], other.find_context(values))
 
 
 async def test_a_value_that_cannot_be_read_keeps_the_old_key(
@@ -216,8 +216,9 @@ async def test_a_value_that_cannot_be_read_keeps_the_old_key(
     await plant(engine, old, 2)
     providers = SEALED[TABLES.index("providers")]
     row = (await read_rows(engine, "providers"))[0]
-    key = dict(zip(providers.fields, row[:-1], strict=True))
-    damaged = providers.replace().step(**key, before=row[-1], sealed=row[-1][:-1] + b"\0")
+    damaged = providers.replace().step(
+        **providers.read_key(row), before=row[-1], sealed=row[-1][:-1] + b"\0"
+    )
     await engine.write(Unit("", (damaged,)))
     with pytest.raises(CommandFailed, match=r"providers\.secrets cannot be decrypted for app_id"):
         await rotate(directory, engine, database_url)

@@ -21,10 +21,12 @@ from clarion.events.model import (
     Notification,
 )
 from clarion.events.sql.retention import LOOKED_AT_FACTOR, SqlRetention
-from clarion.idempotency.sql import SqlIdempotencyKeys
+from clarion.events.tables import DEDUPES, LIMIT_COUNTS
+from clarion.idempotency.tables import IDEMPOTENCY_KEYS
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.retention import prune
 from clarion.store.statement import statement
 from tests.factories import DAY, NOW, make_app, make_once, make_provider_key
 from tests.inbox import list_inbox
@@ -288,7 +290,7 @@ async def test_a_round_looks_at_some_jobs_and_the_next_goes_on_from_there(
     assert [await retention.prune_orphaned_jobs(1) for _ in range(4)] == [0, 0, 1, 0]
 
 
-async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRetention) -> None:
+async def test_expired_claims_are_deleted(store: PipelineStore) -> None:
     for name, expires_at in (("a", NOW), ("b", NOW + 1)):
         event, job = await store.claimed()
         made = make_notification(event)
@@ -305,8 +307,9 @@ async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRe
                 final_status=EventStatus.COMPLETED,
             )
         ) == [True]
-    assert await retention.prune_claims(NOW, 100) == 1
-    assert await retention.prune_claims(NOW, 100) == 0
+    for table in (DEDUPES, LIMIT_COUNTS):
+        assert await prune(store.engine, table, NOW, 100) == 1
+        assert await prune(store.engine, table, NOW, 100) == 0
     assert await store.notifications.find_limit_counts(store.app_id, ["a", "b"]) == {"b": 1}
     assert set(await store.notifications.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
 
@@ -316,8 +319,8 @@ async def test_expired_idempotency_keys_are_deleted(store: PipelineStore) -> Non
         event = make_event(store.app_id)
         once = make_once(store.app_id, key=key, now=NOW - 1, expires_at=expires_at)
         assert await store.events.accept([event], [], once) is None
-    assert await SqlIdempotencyKeys(store.engine).prune(NOW, 100) == 1
-    assert await SqlIdempotencyKeys(store.engine).prune(NOW, 100) == 0
+    assert await prune(store.engine, IDEMPOTENCY_KEYS, NOW, 100) == 1
+    assert await prune(store.engine, IDEMPOTENCY_KEYS, NOW, 100) == 0
     again = make_once(store.app_id, key="a", now=NOW - 1)
     assert await store.events.find_response(again) is None
     assert await store.events.find_response(replace(again, key="b")) is not None

@@ -13,9 +13,9 @@ from clarion.access.deleted_apps import DeletedApps
 from clarion.access.sql import SqlApps
 from clarion.access.vault import AesVault
 from clarion.app.housekeeping import CHUNK, Task
-from clarion.app.personal_data import PERSONAL
 from clarion.app.server import watch_other_nodes
 from clarion.app.stores import NODE_ID_LENGTH
+from clarion.app.tables import PERSONAL
 from clarion.catalog.catalog import CachedCatalog
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
@@ -33,6 +33,7 @@ from clarion.events.sql.ledger import SqlLedger
 from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
+from clarion.events.tables import DEDUPES, LIMIT_COUNTS
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -61,6 +62,7 @@ from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import SqlBroadcasts
 from clarion.sockets.protocol import HEARTBEAT_S
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.retention import prune
 from clarion.system.supervisor import Supervisor
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.pipeline import FixedChannels, find_no_caps
@@ -307,7 +309,8 @@ class Node:
         steps = {
             "expire_messages": (3.0, lambda now: self.dispatch.expire(now, CHUNK)),
             "run_erasures": (2.0, self.eraser.run_due),
-            "prune_claims": (5.0, lambda now: retention.prune_claims(now, limit=CHUNK)),
+            "prune_dedupes": (5.0, lambda now: prune(engine, DEDUPES, now, CHUNK)),
+            "prune_limit_counts": (5.0, lambda now: prune(engine, LIMIT_COUNTS, now, CHUNK)),
             "prune_notifications": (2.0, self._prune_notifications),
             "prune_orphaned_jobs": (60.0, lambda _now: retention.prune_orphaned_jobs(CHUNK)),
         }

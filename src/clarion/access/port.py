@@ -68,6 +68,9 @@ class Apps(Protocol):
         Its bundle id is free again at once. `AppDeletion` removes the rest in the background.
         """
 
+    async def remove_mark(self, app_id: str, before: int) -> None:
+        """Remove the row of an app that was deleted before a time: nothing else of it is left."""
+
     async def list_deleted(self) -> tuple[str, ...]:
         """Return the ids of the apps that are deleted, as long as something of them may be left."""
 
@@ -156,9 +159,6 @@ class Tickets(Protocol):
 
         Of several calls at once, on any nodes, one gets the ticket.
         """
-
-    async def prune(self, now: int, limit: int) -> int:
-        """Delete expired tickets, at most so many; return how many."""
 
 
 class Authenticator(Protocol):

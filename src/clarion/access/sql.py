@@ -24,7 +24,6 @@ from clarion.pages import Page
 from clarion.store.engine import Engine, explain_conflict
 from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, statement
-from clarion.store.sweeps import expiry_sweep, sweep
 
 K = TypeVar("K", UserKey, ProviderKey)
 # So long the list shows keys that have ended.
@@ -49,6 +48,9 @@ USER_KEYS = Record(UserKey)
 TICKETS = Record(Ticket)
 KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
 
+DELETE_MARK = statement(
+    "delete_mark_of_app", "DELETE FROM apps WHERE id = :id AND deleted_at <= :before"
+)
 INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
 )
@@ -197,7 +199,6 @@ REDEEM_TICKET = statement(
     f"DELETE FROM tickets WHERE hash = :hash AND expires_at > :now RETURNING {TICKETS.columns}",
 )
 DELETE_TICKETS = statement("delete_tickets", "DELETE FROM tickets WHERE app_id = :app_id")
-SELECT_OLD_TICKETS, DELETE_TICKET = expiry_sweep("tickets", "hash")
 
 
 class SqlApps:
@@ -260,6 +261,9 @@ class SqlApps:
         tickets = DELETE_TICKETS.step(app_id=app_id)
         done = await self._engine.write(Unit(app_id, (mark, *revoke, tickets)))
         return APPS.read(done[0][0]) if done else None
+
+    async def remove_mark(self, app_id: str, before: int) -> None:
+        await self._engine.write(Unit(app_id, (DELETE_MARK.step(id=app_id, before=before),)))
 
     async def list_deleted(self) -> tuple[str, ...]:
         return tuple(app_id for (app_id,) in await self._engine.fetch(SELECT_DELETED_APPS))
@@ -400,6 +404,3 @@ class SqlTickets:
         redeem = REDEEM_TICKET.guard(hash=ticket_hash, now=now)
         done = await self._engine.write(Unit(ticket_hash.hex(), (redeem,)))
         return TICKETS.read(done[0][0]) if done else None
-
-    async def prune(self, now: int, limit: int) -> int:
-        return await sweep(self._engine, SELECT_OLD_TICKETS, DELETE_TICKET, now=now, limit=limit)

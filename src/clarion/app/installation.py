@@ -6,12 +6,13 @@ import secrets
 from dataclasses import dataclass
 
 from clarion.access.vault import AesVault, find_key_id
-from clarion.app.key_rotation import SEALED, find_unreadable, seal_context
+from clarion.app.key_rotation import SEALED, find_unreadable
 from clarion.clock import Clock
 from clarion.errors import InternalError, StartError
 from clarion.store.engine import Engine, Fetch
 from clarion.store.opening import describe_url
 from clarion.store.statement import Unit, statement
+from clarion.store.tables import seal_context
 from clarion.system.data_directory import DataDirectory
 
 _ID_BYTES = 8

@@ -23,7 +23,7 @@ from clarion.access.vault import AesVault, key_id_of
 from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
 from clarion.app.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.app.key_rotation import refuse_retired_key
-from clarion.app.personal_data import PERSONAL
+from clarion.app.tables import PERSONAL
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
 from clarion.audit.sql import SqlAuditLog, load_retired_keys

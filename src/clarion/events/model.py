@@ -76,6 +76,8 @@ NEVER = 1 << 62
 # The pools of jobs that are not deliveries.
 DECISIONS = ""
 AUDIENCES = "audience"
+# All pools. What is in an inbox is there with the decision.
+POOLS = (DECISIONS, AUDIENCES, *(each.value for each in Channel if each is not Channel.IN_APP))
 
 
 class AudienceKind(StrEnum):

@@ -341,9 +341,6 @@ class Retention(Protocol):
         the next time. Other jobs of deleted notifications end when due.
         """
 
-    async def prune_claims(self, now: int, limit: int) -> int:
-        """Delete expired dedupe keys and limit counts, at most `limit` of each."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelinePorts:

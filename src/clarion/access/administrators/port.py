@@ -134,9 +134,6 @@ class AdminSessions(Protocol):
     async def end_all(self, administrator_id: str) -> int:
         """End all sessions and trusted devices; return how many sessions there were."""
 
-    async def prune(self, now: int, limit: int) -> int:
-        """Delete sessions and trusted devices that have expired; return how many."""
-
     async def trust(self, device: TrustedDevice) -> None:
         """Store a trusted device."""
 
@@ -232,9 +229,6 @@ class Attempts(Protocol):
 
     async def forget(self, prefix: str) -> None:
         """Delete the counters whose key starts with a text."""
-
-    async def prune(self, before: int, limit: int) -> int:
-        """Delete counters that were last used before a time; return how many."""
 
 
 class AdminStores(NamedTuple):

@@ -6,7 +6,7 @@ from clarion.events.model import NEVER
 from clarion.events.sql.jobs import DEAD_LANE
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, keys_of, statement
-from clarion.store.sweeps import count_changed, expiry_sweep, sweep
+from clarion.store.sweeps import count_changed
 
 # Deliveries are in the order of their notifications' ids, so of time; each has at least one.
 SELECT_OLD_NOTIFICATIONS = statement(
@@ -66,9 +66,6 @@ DELETE_ORPHANED_JOB = statement(
 # Jobs that a round looks at, for each that it may delete.
 LOOKED_AT_FACTOR = 20
 
-SELECT_OLD_DEDUPES, DELETE_DEDUPE = expiry_sweep("dedupes", "id")
-SELECT_OLD_COUNTS, DELETE_COUNT = expiry_sweep("limit_counts", "id")
-
 
 class SqlRetention:
     """The `Retention` port."""
@@ -123,12 +120,6 @@ class SqlRetention:
             deleted = await count_changed(self._engine, "", step)
         self._last_looked_at = found[-1] if len(found) == limit else last
         return deleted
-
-    async def prune_claims(self, now: int, limit: int) -> int:
-        expired = {"now": now, "limit": limit}
-        keys = await sweep(self._engine, SELECT_OLD_DEDUPES, DELETE_DEDUPE, **expired)
-        counts = await sweep(self._engine, SELECT_OLD_COUNTS, DELETE_COUNT, **expired)
-        return max(keys, counts)
 
 
 def first_id_of(moment: int) -> str:

@@ -13,7 +13,6 @@ from clarion.access.administrators.attempts import (
 from clarion.access.administrators.port import Counter
 from clarion.store.engine import Engine
 from clarion.store.statement import Step, Unit, statement
-from clarion.store.sweeps import sweep
 
 # Doublings of the first lock before it is the longest.
 _DOUBLINGS = (LONGEST_LOCK_MS // FIRST_LOCK_MS).bit_length()
@@ -49,14 +48,6 @@ DELETE = statement("delete_sign_in_attempts", "DELETE FROM sign_in_attempts WHER
 FORGET = statement(
     "forget_sign_in_attempts", "DELETE FROM sign_in_attempts WHERE key LIKE :pattern"
 )
-SELECT_OLD = statement(
-    "select_old_sign_in_attempts",
-    "SELECT key FROM sign_in_attempts WHERE last_at <= :before ORDER BY last_at LIMIT :limit",
-)
-DELETE_OLD = statement(
-    "delete_old_sign_in_attempts",
-    "DELETE FROM sign_in_attempts WHERE key = :key AND last_at <= :before RETURNING key",
-)
 
 
 class SqlAttempts:
@@ -87,9 +78,6 @@ class SqlAttempts:
 
     async def forget(self, prefix: str) -> None:
         await self._engine.write(Unit(prefix, (FORGET.step(pattern=f"{prefix}%"),)))
-
-    async def prune(self, before: int, limit: int) -> int:
-        return await sweep(self._engine, SELECT_OLD, DELETE_OLD, before=before, limit=limit)
 
 
 def _take(counter: Counter, now: int) -> Step:

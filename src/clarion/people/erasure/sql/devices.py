@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from clarion.people.erasure.model import UNTIL_NOW, OwnedDevice
 from clarion.store.engine import Engine
-from clarion.store.personal_tables import OF_DEVICES, Owner, PersonalTable
 from clarion.store.statement import Value, statement
+from clarion.store.table import OF_DEVICES, Owner, Table
 
 _PAGE = 500
 
@@ -42,7 +43,7 @@ async def find_devices(engine: Engine, app_id: str, user_id: str) -> list[OwnedD
 
 
 def choose_devices(
-    table: PersonalTable, devices: Iterable[OwnedDevice]
+    table: Table[Any], devices: Iterable[OwnedDevice]
 ) -> Iterator[OwnedDevice | None]:
     """Yield the devices by which the rows of a table are found; None: they are found by the user.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from clarion.store.personal_tables import PersonalTable
+from clarion.store.lifecycle import user_rows
 from clarion.store.statement import Row, Step, statement
+from clarion.store.table import Table
 
 # A worker that ends one of them at this moment is waited for, and counts it itself: after this
 # step, what is there can be ended by nobody else.
@@ -27,12 +29,13 @@ COUNT = statement(
 
 
 def erase(
-    table: PersonalTable, owner: Mapping[str, str], found: Sequence[Row], now: int
+    table: Table[Any], owner: Mapping[str, str], found: Sequence[Row], now: int
 ) -> dict[str, Step]:
     """Return the steps that delete jobs that were found, and count them in their events."""
     ids = sorted(id_ for (id_,) in found)
+    delete = user_rows.delete(table)
     return {
         "locks": LOCK.many([LOCK.bind(**owner, id=id_) for id_ in ids]),
         "events": COUNT.many([COUNT.bind(**owner, id=id_, now=now) for id_ in ids]),
-        table.table: table.delete.many([table.delete.bind(**owner, id=id_) for id_ in ids]),
+        table.name: delete.many([delete.bind(**owner, id=id_) for id_ in ids]),
     }
