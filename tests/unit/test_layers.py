@@ -46,10 +46,15 @@ class Module(NamedTuple):
 
     @property
     def is_adapter(self) -> bool:
-        return "sql" in self.parts or self.parts[:2] in (
-            ("nodes", "redis"),
-            ("nodes", "memory"),
-            ("nodes", "local_bus"),
+        return (
+            self.parts[-1] == "tables"
+            or "sql" in self.parts
+            or self.parts[:2]
+            in (
+                ("nodes", "redis"),
+                ("nodes", "memory"),
+                ("nodes", "local_bus"),
+            )
         )
 
 
