@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from clarion.catalog.model import Category, Priority
-from clarion.events.model import Actor, Content, Notification, Target
+from clarion.history.model import Actor, Content, Notification, Target
 from clarion.inbox.model import InboxQuery
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE

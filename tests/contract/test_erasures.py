@@ -15,10 +15,8 @@ from clarion.cli.erasure_repeat import repeat_erasures
 from clarion.errors import Conflict, EmailTaken, NotFound
 from clarion.events.model import (
     AUDIENCES,
-    Actor,
     Audience,
     AudienceKind,
-    Content,
     Event,
     EventStatus,
     Job,
@@ -26,6 +24,7 @@ from clarion.events.model import (
     JobOutcome,
 )
 from clarion.events.sql.outcomes import SqlOutcomes
+from clarion.history.model import Actor, Content
 from clarion.people.erasure.api import UserExport
 from clarion.people.erasure.eraser import SETTLE_MS, Eraser
 from clarion.people.erasure.export import write_export

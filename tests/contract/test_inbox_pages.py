@@ -7,7 +7,7 @@ import pytest
 
 from clarion.catalog.model import Category
 from clarion.errors import InvalidFields
-from clarion.events.model import Notification
+from clarion.history.model import Notification
 from clarion.inbox.model import (
     InboxAction,
     InboxItem,

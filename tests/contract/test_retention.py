@@ -9,19 +9,18 @@ from clarion.access.port import Apps
 from clarion.catalog.model import Channel
 from clarion.events.model import (
     NEVER,
-    Attempt,
     DeadLetter,
     DedupeClaim,
-    DeliveryStatus,
     EventStatus,
     Job,
     JobKind,
     JobOutcome,
     LimitClaim,
-    Notification,
 )
 from clarion.events.sql.retention import LOOKED_AT_FACTOR, SqlRetention
 from clarion.events.tables import DEDUPES, LIMIT_COUNTS
+from clarion.history.model import Attempt, DeliveryStatus, Notification
+from clarion.history.sql.retention import find_old
 from clarion.idempotency.tables import IDEMPOTENCY_KEYS
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -97,27 +96,23 @@ async def is_left(store: PipelineStore, of: Notification) -> set[bool]:
     return {bool(found), bool(deliveries), bool(await store.deliveries.list_attempts(of.id))}
 
 
-async def test_old_notifications_are_found_by_app_and_user(
-    store: PipelineStore, retention: SqlRetention
-) -> None:
+async def test_old_notifications_are_found_by_app_and_user(store: PipelineStore) -> None:
     first, second = await add_notification(store, OLD), await add_notification(store, OLD)
     bo = await add_notification(store, OLD, "bo")
     await add_notification(store, YOUNG)
-    assert await retention.find_old_notifications(BEFORE, 100) == {
+    assert await find_old(store.engine, BEFORE, 100) == {
         (store.app_id, "ana"): [first.id, second.id],
         (store.app_id, "bo"): [bo.id],
     }
     # Two rows a notification: the limit is of rows, and the oldest come first.
-    assert await retention.find_old_notifications(BEFORE, 1) == {(store.app_id, "ana"): [first.id]}
-    assert await retention.find_old_notifications(OLD, 100) == {}
+    assert await find_old(store.engine, BEFORE, 1) == {(store.app_id, "ana"): [first.id]}
+    assert await find_old(store.engine, OLD, 100) == {}
 
 
-async def test_the_moment_itself_is_not_before(
-    store: PipelineStore, retention: SqlRetention
-) -> None:
+async def test_the_moment_itself_is_not_before(store: PipelineStore) -> None:
     made = await add_notification(store, OLD)
-    assert await retention.find_old_notifications(OLD, 9) == {}
-    assert await retention.find_old_notifications(OLD + 1, 9) == {(store.app_id, "ana"): [made.id]}
+    assert await find_old(store.engine, OLD, 9) == {}
+    assert await find_old(store.engine, OLD + 1, 9) == {(store.app_id, "ana"): [made.id]}
 
 
 async def test_forgotten_notifications_are_deleted_and_counts_stay_exact(
@@ -310,8 +305,8 @@ async def test_expired_claims_are_deleted(store: PipelineStore) -> None:
     for table in (DEDUPES, LIMIT_COUNTS):
         assert await prune(store.engine, table, NOW, 100) == 1
         assert await prune(store.engine, table, NOW, 100) == 0
-    assert await store.notifications.find_limit_counts(store.app_id, ["a", "b"]) == {"b": 1}
-    assert set(await store.notifications.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
+    assert await store.claims.find_limit_counts(store.app_id, ["a", "b"]) == {"b": 1}
+    assert set(await store.claims.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
 
 
 async def test_expired_idempotency_keys_are_deleted(store: PipelineStore) -> None:

@@ -13,8 +13,8 @@ from clarion.access.sql import SqlApps, open_user_keys
 from clarion.access.user_tokens import UserTokens
 from clarion.access.vault import AesVault
 from clarion.catalog.model import Channel
-from clarion.events.model import DeliveryStatus, PastDecision, ReasonCode
-from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.history.model import DeliveryStatus, PastDecision, ReasonCode
+from clarion.history.sql.deliveries import SqlDeliveries
 from clarion.people.profile import Profile
 from clarion.people.segments.sql.segments import SqlSegments
 from clarion.people.sql import SqlUsers

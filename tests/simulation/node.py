@@ -26,14 +26,16 @@ from clarion.events.ledger import LedgerCheck
 from clarion.events.model import AUDIENCES, DECISIONS
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
-from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.events.sql.claims import SqlClaims
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.ledger import SqlLedger
-from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
 from clarion.events.tables import DEDUPES, LIMIT_COUNTS
+from clarion.history.sql.deliveries import SqlDeliveries
+from clarion.history.sql.notifications import SqlNotificationReader
+from clarion.history.sql.retention import find_old
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -262,6 +264,7 @@ class Node:
             events=SqlEvents(engine),
             queue=SqlQueue(engine, self._node_id),
             notifications=SqlNotificationReader(engine),
+            claims=SqlClaims(engine),
             outcomes=SqlOutcomes(engine),
             deliveries=SqlDeliveries(engine),
             users=self.users,
@@ -299,7 +302,7 @@ class Node:
 
     async def _prune_notifications(self, now: int) -> int:
         """Delete old notifications, as `clarion.app.housekeeping` does."""
-        found = await self._retention.find_old_notifications(now - self._site.kept_ms, CHUNK)
+        found = await find_old(self.engine, now - self._site.kept_ms, CHUNK)
         for owner, ids in found.items():
             await self.inboxes.forget(*owner, ids)
         return CHUNK if found else 0

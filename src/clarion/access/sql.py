@@ -404,3 +404,22 @@ class SqlTickets:
         redeem = REDEEM_TICKET.guard(hash=ticket_hash, now=now)
         done = await self._engine.write(Unit(ticket_hash.hex(), (redeem,)))
         return TICKETS.read(done[0][0]) if done else None
+
+
+def of_apps(table: str) -> str:
+    """Return the source and condition of all rows of a table, app by app.
+
+    The apps come first: of each, the range of its index is read. SQLite keeps to the order of a
+    cross join.
+    """
+    return f"apps CROSS JOIN {table} WHERE {table}.app_id = apps.id"
+
+
+def of_living_apps(table: str) -> str:
+    """Return the same without the rows of deleted apps."""
+    return f"{of_apps(table)} AND apps.deleted_at IS NULL"
+
+
+def is_of_living_app(app_id: str) -> str:
+    """Return the condition that an app is not deleted."""
+    return f"(SELECT apps.deleted_at FROM apps WHERE apps.id = {app_id}) IS NULL"

@@ -16,6 +16,7 @@ from clarion.analytics.model import KEPT_MS, Interval
 from clarion.analytics.rollup import Rollup
 from clarion.app.tables import TABLES
 from clarion.errors import ClarionError
+from clarion.history.sql.retention import find_old
 from clarion.nodes.watch import Watch
 from clarion.store.lifecycle import app_rows
 from clarion.store.lifecycle.retention import DAY_MS, list_prunes
@@ -215,7 +216,7 @@ async def _record_used(used_keys: set[str], keys: Keys, now: int) -> int:
 
 
 async def _prune_notifications(stores: Stores, before: int, limit: int) -> int:
-    found = await stores.retention.find_old_notifications(before, limit)
+    found = await find_old(stores.engine, before, limit)
     await asyncio.gather(*(stores.inboxes.forget(*owner, ids) for owner, ids in found.items()))
     # A notification has several deliveries, so fewer than the limit may be found and more left.
     return limit if found else 0

@@ -32,13 +32,14 @@ from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
 from clarion.clock import Clock, MovableClock, SystemClock
-from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
+from clarion.events.sql.claims import SqlClaims
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.ledger import SqlLedger
-from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
+from clarion.history.sql.deliveries import SqlDeliveries, SqlDeliveryReports
+from clarion.history.sql.notifications import SqlNotificationReader
 from clarion.idempotency.sql import SqlIdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.pages import SqlInboxPages
@@ -122,6 +123,7 @@ class Stores:
         self.events = SqlEvents(engine)
         self._open_queue(engine, clock)
         self.notifications = SqlNotificationReader(engine)
+        self.claims = SqlClaims(engine)
         self.outcomes = SqlOutcomes(engine)
         self.deliveries = SqlDeliveries(engine)
         self.delivery_reports = SqlDeliveryReports(engine)

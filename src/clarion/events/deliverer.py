@@ -15,20 +15,13 @@ from clarion.errors import ClarionError
 from clarion.events.decide.verdicts import Hold, Send, Verdict
 from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.lost_claims import LostClaims
-from clarion.events.model import (
-    DeadLetter,
-    Delivery,
-    DeliveryStatus,
-    Job,
-    JobOutcome,
-    ReasonCode,
-    Reschedule,
-)
+from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import make_jobs
 from clarion.events.port import PipelinePorts
 from clarion.events.sending import LONGEST_ATTEMPT_S, Sending, fail
 from clarion.events.waiting import WaitingNotification, WaitingReader
+from clarion.history.model import Delivery, DeliveryStatus, ReasonCode
 from clarion.pacing import WorkSlices
 from clarion.telemetry.logs import event_id, get_logger
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 from clarion.catalog.model import Channel, Priority, PriorityName
 from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
-from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
+from clarion.events.model import Audience, AudienceKind, Event, EventStatus
 from clarion.fields import (
     NO_ZEROS,
     REFUSED_SCHEMES,
@@ -33,6 +33,7 @@ from clarion.fields import (
     documented,
     is_user_id,
 )
+from clarion.history.model import Actor, Content, Target
 from clarion.http.bodies import Body
 
 RECIPIENTS_LIMIT = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.events.model import Attempt, Delivery, Notification
+from clarion.history.model import Attempt, Delivery, Notification
 from clarion.store.table import (
     APP_ID,
     FLAG,

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
-from clarion.events.model import Notification
+from clarion.history.model import Notification
 from clarion.inbox.model import InboxItem, InboxState, to_item
 from clarion.inbox.port import Inboxes
 from clarion.pages import parse_number

@@ -9,7 +9,7 @@ import msgspec
 
 from clarion.catalog.model import PriorityName
 from clarion.clock import to_rfc3339
-from clarion.events.model import Actor, Notification, Target
+from clarion.history.model import Actor, Content, Notification, Target
 from clarion.http.shapes import PAGE_DEFAULT
 from clarion.http.views import Timestamp
 
@@ -98,6 +98,21 @@ class PageOutline(NamedTuple):
     ids: list[str]
     has_more: bool
     state: InboxState
+
+
+class InboxUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """New text and count of a notification; `is_new` if the inbox does not show it yet.
+
+    Fails if the stored count is not the `expected_count`, or it was read or dismissed.
+    """
+
+    id: str
+    title: str | None
+    body: str
+    content: Content
+    count: int
+    expected_count: int
+    is_new: bool
 
 
 class InboxQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from clarion.events.model import Notification
+from clarion.history.model import Notification
 from clarion.inbox.model import InboxAction, InboxPage, InboxQuery, InboxState, PageOutline
 
 

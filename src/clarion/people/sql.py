@@ -518,3 +518,10 @@ def _explain_email() -> Iterator[None]:
         yield
     except Conflict as error:
         raise EmailTaken from error
+
+
+def is_inactive(app_id: str, user_id: str) -> str:
+    """Return the condition that a user is inactive or deleted, for statements of other slices."""
+    return f"""EXISTS (SELECT 1 FROM users
+    WHERE users.app_id = {app_id} AND users.id = {user_id}
+    AND (users.status = 'inactive' OR users.deleted_at IS NOT NULL))"""

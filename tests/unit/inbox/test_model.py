@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from clarion.events.model import Actor, Content, Target
+from clarion.history.model import Actor, Content, Target
 from clarion.inbox.model import to_item
 from tests.factories import NOW
 from tests.unit.inbox.memory import make_notification

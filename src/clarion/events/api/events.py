@@ -16,15 +16,10 @@ from clarion.errors import Conflict, NotFound
 from clarion.events.decide.verdicts import Decision, Fold, Hold
 from clarion.events.drafts import EventDraft, Recipient, one_of
 from clarion.events.explainer import RULES, Explainer
-from clarion.events.model import (
-    Audience,
-    AudienceKind,
-    Event,
-    EventStatus,
-    ReasonCode,
-)
+from clarion.events.model import Audience, AudienceKind, Event, EventStatus
 from clarion.events.port import Events
 from clarion.fields import EventId, Moment, UserId
+from clarion.history.model import ReasonCode
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.parameters import After, Limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +10,14 @@ import msgspec
 
 from clarion.catalog.model import Priority
 from clarion.clock import to_rfc3339
-from clarion.events.model import Actor, Target
+from clarion.history.model import Actor, Target
+from clarion.history.sql.listings import Listings, make_listings
 from clarion.inbox.model import InboxItem, InboxPage, InboxQuery, InboxState, PageOutline
 from clarion.inbox.sql.inboxes import SELECT_STATE
-from clarion.inbox.sql.listings import Listings, fetch_listed, make_listings
 from clarion.inbox.sql.numbers import OF_USER
+from clarion.pages import refuse_cursor
 from clarion.store.engine import Engine
-from clarion.store.statement import Row
+from clarion.store.statement import Row, Value
 
 # In each row, since one statement sees one moment; both engines evaluate them once.
 _STATE = f""", (SELECT unread_count FROM inboxes WHERE {OF_USER}),
@@ -27,6 +29,9 @@ _COLUMNS = (
 ITEMS = make_listings("show", _COLUMNS, _STATE)
 # Read from the index alone.
 IDS = make_listings("outline", "id", _STATE)
+# Sorts after every id: they are written in hexadecimal digits.
+_NEWEST = "g"
+_ID = re.compile(r"[0-9a-f-]{36}")
 _LABELS = {each.value: each.label for each in Priority}
 
 
@@ -63,7 +68,7 @@ class SqlInboxPages:
     async def _fetch(
         self, listings: Listings, app_id: str, user_id: str, query: InboxQuery
     ) -> tuple[Sequence[Row], InboxState]:
-        rows = await fetch_listed(self._engine, listings, app_id, user_id, query)
+        rows = await _fetch_listed(self._engine, listings, app_id, user_id, query)
         if rows:
             return rows, _read_state(rows[0][-2:])
         # No row has the state. It is read before the page, so that a client that resumes a stream
@@ -71,7 +76,7 @@ class SqlInboxPages:
         found = await self._engine.fetch(SELECT_STATE, app_id=app_id, user_id=user_id)
         if not found:
             return (), InboxState(0, 0)
-        rows = await fetch_listed(self._engine, listings, app_id, user_id, query)
+        rows = await _fetch_listed(self._engine, listings, app_id, user_id, query)
         return rows, _read_state(rows[0][-2:] if rows else found[0])
 
 
@@ -103,3 +108,21 @@ def _read_item(row: Row) -> InboxItem:
         to_rfc3339(row[9]),
         row[10],
     )
+
+
+async def _fetch_listed(
+    engine: Engine, listings: Listings, app_id: str, user_id: str, query: InboxQuery
+) -> Sequence[Row]:
+    """Return the rows of a page, and one more if more follow; the cursor is the id of the last."""
+    after, category = query.after, query.category
+    if after is not None and not _ID.fullmatch(after):
+        raise refuse_cursor()
+    values: dict[str, Value] = {
+        "app_id": app_id,
+        "user_id": user_id,
+        "before_id": after or _NEWEST,
+        "limit": query.limit + 1,
+    }
+    if category is not None:
+        values["category"] = category
+    return await engine.fetch(listings[query.unread, category is not None], **values)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from clarion.clock import to_rfc3339
-from clarion.events.sql.events import EVENTS
+from clarion.events.tables import EVENTS
 from clarion.people.erasure.model import OwnedDevice
 from clarion.people.erasure.sql import naming_events
 from clarion.people.erasure.sql.devices import choose_devices, find_devices, values_of

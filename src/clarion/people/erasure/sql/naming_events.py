@@ -12,9 +12,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from clarion.events.model import Content, Event
-from clarion.events.sql.events import EVENTS
-from clarion.events.sql.notifications import NOTIFICATIONS
+from clarion.events.model import Event
+from clarion.events.tables import EVENTS
+from clarion.history.model import Content
+from clarion.history.tables import NOTIFICATIONS
 from clarion.inbox.sql.numbers import COUNT_CHANGE
 from clarion.store.engine import Engine
 from clarion.store.statement import Row, Step, keys_of, statement

@@ -1,17 +1,15 @@
-"""Notifications in SQL, with the dedupe keys and limit counts that decisions depend on."""
+"""Notifications in SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clarion.events.model import EarlierNotification, Notification
+from clarion.history.model import Notification
+from clarion.history.tables import NOTIFICATIONS
 from clarion.pages import Page
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Statement, Value, keys_of, statement
 
-# The name of a built-in category may be a member of its enum.
-NOTIFICATIONS = Record(Notification, codecs={"category": (str, None)})
 # The inbox reads the same rows.
 NOTIFICATION = NOTIFICATIONS.columns
 read_notification = NOTIFICATIONS.read
@@ -19,21 +17,54 @@ _OF_N = ", ".join(f"n.{each}" for each in NOTIFICATION.split(", "))
 # Sorts after every id: they are written in hexadecimal digits.
 _NEWEST = "g"
 
-SELECT_EARLIER = statement(
-    "select_earlier_notifications",
-    """SELECT d.id, d.notification_id, COALESCE(n.count, 0),
+# For statements of other slices. The dedupe key `d` is held by the notification `n`: how many
+# events that stands for, whether it is unread, whether it was deleted.
+HOLDER = """COALESCE(n.count, 0),
     CASE WHEN n.is_shown = 1 AND n.read_at IS NULL AND n.dismissed_at IS NULL THEN 1 ELSE 0 END,
-    CASE WHEN n.id IS NULL THEN 1 ELSE 0 END
-    FROM dedupes d LEFT JOIN notifications n
-    ON n.app_id = d.app_id AND n.user_id = d.user_id AND n.id = d.notification_id
-    WHERE d.app_id = :app_id AND d.expires_at > :now
-    AND d.id IN (SELECT key FROM json_each(:ids))""",
-)
-SELECT_LIMIT_COUNTS = statement(
-    "select_limit_counts",
-    """SELECT id, used FROM limit_counts
-    WHERE app_id = :app_id AND id IN (SELECT key FROM json_each(:ids))""",
-)
+    CASE WHEN n.id IS NULL THEN 1 ELSE 0 END"""
+JOIN_HOLDER = """LEFT JOIN notifications n
+    ON n.app_id = d.app_id AND n.user_id = d.user_id AND n.id = d.notification_id"""
+# The highest sequence of a notification of a user.
+HIGHEST_SEQUENCE = """SELECT MAX(sequence) FROM notifications
+WHERE app_id = :app_id AND user_id = :user_id AND sequence > 0"""
+
+
+def of_event(columns: str, limit: int) -> str:
+    """Return the query for the first notifications of the event `:id`."""
+    return f"""SELECT {columns} FROM notifications WHERE app_id = :app_id AND event_id = :id
+      ORDER BY id LIMIT {limit}"""
+
+
+def is_some_waiting(limit: int) -> str:
+    """Return the condition that a delivery of the first notifications of an event waits."""
+    return f"""EXISTS (SELECT 1 FROM (
+      {of_event("id", limit)}) AS n
+    JOIN deliveries d ON d.notification_id = n.id AND d.status IN ('held', 'collected'))"""
+
+
+def is_missing(jobs: str) -> str:
+    """Return the condition that the notification of a held job is gone."""
+    return f"""(SELECT n.id FROM notifications n WHERE n.app_id = {jobs}.app_id
+      AND n.user_id = {jobs}.user_id AND n.id = {jobs}.subject) IS NULL"""
+
+
+def adding(name: str, sequence: str = ":sequence") -> Statement:
+    """Return the statement that adds a notification; `sequence` is an expression."""
+    parameters = NOTIFICATIONS.parameters.replace(":sequence", sequence)
+    return statement(name, f"INSERT INTO notifications ({NOTIFICATION}) VALUES ({parameters})")
+
+
+def updating(sequence: str) -> Statement:
+    """Return the guard that gives an unread notification another text and count."""
+    return statement(
+        "update_notification",
+        f"""UPDATE notifications SET title = :title, body = :body, content = :content,
+        count = :count, is_shown = 1, sequence = {sequence}
+        WHERE app_id = :app_id AND user_id = :user_id AND id = :id AND count = :expected_count
+        AND is_shown = :was_shown AND read_at IS NULL AND dismissed_at IS NULL RETURNING id""",
+    )
+
+
 SELECT_NOTIFICATIONS = statement(
     "select_notifications",
     f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id
@@ -79,24 +110,6 @@ class SqlNotificationReader:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    async def find_earlier(
-        self, app_id: str, ids: Iterable[str], now: int
-    ) -> dict[str, EarlierNotification]:
-        rows = await self._engine.fetch(SELECT_EARLIER, app_id=app_id, ids=keys_of(ids), now=now)
-        return {
-            key: EarlierNotification(
-                notification_id=holder,
-                count=count,
-                is_unread=bool(is_unread),
-                is_deleted=bool(is_deleted),
-            )
-            for key, holder, count, is_unread, is_deleted in rows
-        }
-
-    async def find_limit_counts(self, app_id: str, ids: Iterable[str]) -> dict[str, int]:
-        rows = await self._engine.fetch(SELECT_LIMIT_COUNTS, app_id=app_id, ids=keys_of(ids))
-        return {row[0]: row[1] for row in rows}
 
     async def find_many(
         self, app_id: str, user_ids: Iterable[str], ids: Iterable[str]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from clarion.catalog.model import Channel
-from clarion.events.model import Attempt, Delivery
+from clarion.history.model import Attempt, Delivery
+from clarion.history.tables import ATTEMPTS, DELIVERIES
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Step, Unit, keys_of, statement
 
-DELIVERIES = Record(Delivery)
-ATTEMPTS = Record(Attempt)
+# For statements of other slices. Both statuses are written out, so that SQLite sees that the
+# partial index holds them all.
+IS_COLLECTED = "status = 'collected' AND status IN ('held', 'collected')"
 _OWNER = ("notification_id", "channel", "app_id", "user_id")
 
 # What is delivered stays so, whatever becomes of it at other devices. The report about an attempt
@@ -68,11 +69,10 @@ LIST_ATTEMPTS_OF_CHANNEL = statement(
     f"""SELECT {ATTEMPTS.columns} FROM attempts
     WHERE notification_id = :notification_id AND channel = :channel ORDER BY number, device_id""",
 )
-# Both statuses are written out, so that SQLite sees that the partial index holds them all.
 LIST_COLLECTED = statement(
     "list_collected_deliveries",
     f"""SELECT {DELIVERIES.columns} FROM deliveries WHERE app_id = :app_id AND user_id = :user_id
-    AND status = 'collected' AND status IN ('held', 'collected') AND digest = :digest
+    AND {IS_COLLECTED} AND digest = :digest
     ORDER BY notification_id DESC LIMIT :limit""",
 )
 LIST_WAITING = statement(
@@ -81,6 +81,24 @@ LIST_WAITING = statement(
     AND status IN ('held', 'collected') AND notification_id > :after
     ORDER BY notification_id, channel LIMIT :limit""",
 )
+
+
+def exists(condition: str) -> str:
+    """Return the condition that there is a delivery that fulfils another one."""
+    return f"EXISTS (SELECT 1 FROM deliveries WHERE {condition})"
+
+
+def is_missing(jobs: str) -> str:
+    """Return the condition that a digest's job has no delivery."""
+    return f"""(SELECT d.digest FROM deliveries d WHERE d.app_id = {jobs}.app_id
+      AND d.user_id = {jobs}.user_id AND d.status = 'collected'
+      AND d.status IN ('held', 'collected') AND d.digest = {jobs}.id LIMIT 1) IS NULL"""
+
+
+# Those of the jobs `j` that decide them again.
+JOIN_WAITING = """JOIN deliveries d
+    ON d.app_id = j.app_id AND d.user_id = j.user_id AND d.status IN ('held', 'collected')
+    AND COALESCE(d.digest, d.notification_id || '/held') = j.id"""
 
 
 class SqlDeliveries:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from clarion.catalog.model import Channel
-from clarion.events.model import DeliveryStatus, ReasonCode
-from clarion.events.sql.deliveries import CONFIRM
+from clarion.events.sql.expressions import has_job
+from clarion.history.model import DeliveryStatus, ReasonCode
+from clarion.history.sql.deliveries import CONFIRM
 from clarion.push.model import GATEWAY, Message
+from clarion.push.sql.expressions import HAS_OPEN_MESSAGE, has_other, of_waiting
 from clarion.store.statement import Statement, Step, statement
 
 PUSH = Channel.PUSH.value
-WAITS = "status IN ('pending', 'queued')"
 EXPIRED = (DeliveryStatus.EXPIRED.value, ReasonCode.EXPIRED.value)
 FAILED = (DeliveryStatus.FAILED.value, ReasonCode.ADDRESS_GONE.value)
 
@@ -27,8 +28,8 @@ CONFIRM_ATTEMPT = statement(
     AND channel = '{PUSH}' AND device_id = :device_id AND status = 'sent'""",
 )
 _OF_NOTIFICATION = f"notification_id = :notification_id AND channel = '{PUSH}' AND status = 'sent'"
-_IS_LAST = f"""NOT EXISTS (SELECT 1 FROM jobs
-    WHERE jobs.app_id = deliveries.app_id AND jobs.id = deliveries.notification_id || '/{PUSH}')
+_JOB = has_job("deliveries.app_id", f"deliveries.notification_id || '/{PUSH}'")
+_IS_LAST = f"""NOT {_JOB}
     AND NOT EXISTS (SELECT 1 FROM attempts
     WHERE attempts.notification_id = deliveries.notification_id AND attempts.channel = '{PUSH}'
     AND attempts.status IN ('sent', 'delivered') AND attempts.provider <> '{GATEWAY}')"""
@@ -36,8 +37,7 @@ _IS_LAST = f"""NOT EXISTS (SELECT 1 FROM jobs
 END = statement(
     "end_delivery",
     f"""UPDATE deliveries SET status = :status, reason = :reason, decided_at = :now
-    WHERE {_OF_NOTIFICATION} AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
-    WHERE notification_id = :notification_id AND (status = 'delivered' OR {WAITS}))""",
+    WHERE {_OF_NOTIFICATION} AND {_IS_LAST} AND NOT {HAS_OPEN_MESSAGE}""",
 )
 
 
@@ -52,12 +52,8 @@ def end_before(name: str, end: tuple[str, str], ending: str) -> Statement:
         name,
         f"""UPDATE deliveries SET status = '{status}', reason = '{reason}', decided_at = :now
         WHERE channel = '{PUSH}' AND status = 'sent' AND notification_id IN (
-          SELECT notification_id FROM messages
-          WHERE {WAITS} AND notification_id IS NOT NULL AND {ending})
-        AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
-          WHERE messages.notification_id = deliveries.notification_id
-          AND (messages.status = 'delivered'
-            OR (messages.{WAITS} AND ({ending}) IS NOT TRUE)))""",
+          {of_waiting(ending)})
+        AND {_IS_LAST} AND NOT {has_other("deliveries.notification_id", ending)}""",
     )
 
 

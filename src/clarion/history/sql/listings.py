@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from clarion.store.statement import Statement, statement
 
-from clarion.inbox.model import InboxQuery
-from clarion.inbox.sql.numbers import OF_USER
-from clarion.pages import refuse_cursor
-from clarion.store.engine import Engine
-from clarion.store.statement import Row, Statement, Value, statement
-
-_ID = re.compile(r"[0-9a-f-]{36}")
+OF_USER = "app_id = :app_id AND user_id = :user_id"
 IS_LISTED = f"{OF_USER} AND is_shown = 1 AND dismissed_at IS NULL"
 IS_UNREAD = f"{IS_LISTED} AND read_at IS NULL"
 IS_READ = f"{IS_LISTED} AND read_at IS NOT NULL"
-# Sorts after every id: they are written in hexadecimal digits.
-_NEWEST = "g"
 _OF_PAGE = "AND id < :before_id ORDER BY id DESC LIMIT :limit"
 # There the read and the unread ones have an index each. The first half of the condition is that of
 # the index.
@@ -52,21 +43,3 @@ def make_listings(verb: str, columns: str, more: str = "") -> Listings:
             ) AS listed ORDER BY id DESC LIMIT :limit""",
         ),
     }
-
-
-async def fetch_listed(
-    engine: Engine, listings: Listings, app_id: str, user_id: str, query: InboxQuery
-) -> Sequence[Row]:
-    """Return the rows of a page, and one more if more follow; the cursor is the id of the last."""
-    after, category = query.after, query.category
-    if after is not None and not _ID.fullmatch(after):
-        raise refuse_cursor()
-    values: dict[str, Value] = {
-        "app_id": app_id,
-        "user_id": user_id,
-        "before_id": after or _NEWEST,
-        "limit": query.limit + 1,
-    }
-    if category is not None:
-        values["category"] = category
-    return await engine.fetch(listings[query.unread, category is not None], **values)
