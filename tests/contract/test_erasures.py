@@ -23,13 +23,13 @@ from clarion.events.model import (
     JobKind,
     JobOutcome,
 )
+from clarion.events.sql import naming
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.history.model import Actor, Content
 from clarion.people.erasure.api import UserExport
 from clarion.people.erasure.eraser import SETTLE_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.model import ErasureStatus
-from clarion.people.erasure.sql import naming_events
 from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
 from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
@@ -546,9 +546,7 @@ async def test_events_that_name_a_user_are_found_a_few_at_a_time(engine: Engine)
     store = PipelineStore(engine, new_app_id())
     audience = Audience(AudienceKind.USERS, ("ana", "bob"))
     ids = [(await store.accept(audience=audience)).id for _ in range(45)]
-    pages = [
-        page async for page in naming_events.scan(engine.fetch_in_background, store.app_id, "ana")
-    ]
+    pages = [page async for page in naming.scan(engine.fetch_in_background, store.app_id, "ana")]
     assert sorted(each.event.id for page in pages for each in page) == sorted(ids)
     assert max(map(len, pages)) <= 20
 

@@ -10,30 +10,14 @@ from clarion.app.key_rotation import SEALED, find_unreadable
 from clarion.clock import Clock
 from clarion.errors import InternalError, StartError
 from clarion.store.engine import Engine, Fetch
+from clarion.store.identity import FIND_COPY, INSERT, SELECT, VOID_COPY
 from clarion.store.opening import describe_url
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Unit
 from clarion.store.tables import seal_context
 from clarion.system.data_directory import DataDirectory
 
 _ID_BYTES = 8
 _SEALED = b"clarion"
-
-SELECT = statement(
-    "select_installation", "SELECT id, seal, copy_id FROM installation WHERE slot = 1"
-)
-# Of several nodes that open an empty database at the same time, one adds the row.
-INSERT = statement(
-    "insert_installation",
-    """INSERT INTO installation (id, slot, seal, created_at) VALUES (:id, 1, :seal, :now)
-    ON CONFLICT (slot) DO NOTHING""",
-)
-VOID_COPY = statement(
-    "void_copy_of_installation",
-    "UPDATE installation SET copy_id = NULL WHERE copy_id IS NOT NULL",
-)
-FIND_COPY = statement(
-    "find_copy_into_database", "SELECT name FROM copied_tables ORDER BY name LIMIT 1"
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from clarion.audit.sql import keep_retired_key
 from clarion.clock import Clock
 from clarion.errors import CommandFailed, InternalError, StartError
 from clarion.store.engine import Engine, Fetch
+from clarion.store.identity import FIND_RETIRED_KEY, RETIRE_KEY
 from clarion.store.lifecycle.sealing import SealedColumn, list_sealed
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.key_locks import hold_key_alone
-from clarion.store.statement import Row, Unit, Value, statement
+from clarion.store.statement import Row, Unit, Value
 from clarion.system.data_directory import DataDirectory, new_master_key
 
 # While servers run, values can be sealed with the new key and deleted, but not added with the old
@@ -25,12 +26,6 @@ _PASSES = 3
 
 
 SEALED = tuple(list_sealed(TABLES))
-
-RETIRE_KEY = statement(
-    "retire_key",
-    "INSERT INTO retired_keys (id, retired_at) VALUES (:id, :now) ON CONFLICT (id) DO NOTHING",
-)
-FIND_RETIRED_KEY = statement("find_retired_key", "SELECT id FROM retired_keys WHERE id = :id")
 
 
 async def refuse_retired_key(engine: Engine, key_id: bytes) -> None:

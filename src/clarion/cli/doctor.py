@@ -16,7 +16,6 @@ import apsw
 from cryptography import x509
 
 from clarion.access.vault import AesVault, key_id_of
-from clarion.app.installation import SELECT as SELECT_INSTALLATION
 from clarion.app.key_rotation import count_keys, find_unreadable
 from clarion.app.stores import open_audit_keys
 from clarion.audit.log_file import LogFile
@@ -35,6 +34,7 @@ from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
 from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
+from clarion.store.identity import SELECT as SELECT_INSTALLATION
 from clarion.store.migrations.plan import (
     find_missing,
     load,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from clarion.access.port import Vault
 from clarion.app.stores import open_stores
 from clarion.cli.flags import SettingFlags, load_settings
+from clarion.events.sql import naming
+from clarion.events.sql.naming import NamingEvent, names_of
+from clarion.history.sql.redaction import redact_notifications
 from clarion.people.erasure.hashes import UserHashes
-from clarion.people.erasure.sql import naming_events
 from clarion.people.erasure.sql.hash_keys import SqlHashKeys
-from clarion.people.erasure.sql.naming_events import NamingEvent, names_of
 from clarion.store.engine import Engine
 from clarion.store.statement import Step, Unit, statement
 
@@ -64,7 +65,7 @@ async def _repeat_once(
     engine: Engine, hashes: UserHashes, app_id: str, tombstones: dict[bytes, int]
 ) -> int:
     count = 0
-    async for found in naming_events.read_all(engine, app_id):
+    async for found in naming.read_all(engine, app_id):
         for user_id in sorted(names_of(found.event)):
             user_hash = await hashes.find(app_id, user_id)
             if found.event.created_at <= tombstones.get(user_hash or b"", -1):
@@ -80,7 +81,9 @@ async def _erase(engine: Engine, found: NamingEvent, user_id: str) -> int:
         done = await engine.write(Unit(user_id, steps, found.event.app_id))
         return len(done[0]) if done else 0
 
-    async for steps in naming_events.redact_notifications(engine, found.event, user_id):
+    async for steps in redact_notifications(
+        engine, found.event.app_id, found.event.id, found.event.content, user_id
+    ):
         if steps:
             await write(*steps)
-    return await write(naming_events.erase(found, user_id))
+    return await write(naming.erase(found, user_id))

@@ -24,7 +24,6 @@ from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.parameters import After, Limit
 from clarion.http.shapes import (
-    PAGE_DEFAULT,
     Items,
     check_choice,
     check_limit,
@@ -33,6 +32,7 @@ from clarion.http.shapes import (
     to_wire,
 )
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 
 _TAGS = ("Events",)
 ByStatus = Annotated[

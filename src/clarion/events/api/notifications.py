@@ -30,9 +30,10 @@ from clarion.history.port import Deliveries, NotificationReader
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, collect, to_wire
+from clarion.http.shapes import Items, check_choice, check_limit, collect, to_wire
 from clarion.http.views import Timestamp, View
-from clarion.inbox.model import InboxItem, to_item
+from clarion.inbox.views import InboxItem, to_item
+from clarion.pages import PAGE_DEFAULT
 
 OfUser = Annotated[str | None, Parameter(description="Only those of this user.")]
 OfType = Annotated[str | None, QueryParameter(name="type", description="Only those of this type.")]

@@ -1,18 +1,22 @@
-"""Pages of inboxes in SQL, as the API shows them: one read, and no `Notification` in between."""
+"""Pages of inboxes in SQL: one read, without the columns that a page does not show."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from clarion.catalog.model import Priority
-from clarion.clock import to_rfc3339
-from clarion.history.model import Actor, Target
 from clarion.history.sql.listings import Listings, make_listings
-from clarion.inbox.model import InboxItem, InboxPage, InboxQuery, InboxState, PageOutline
+from clarion.inbox.model import (
+    InboxContent,
+    InboxQuery,
+    InboxRow,
+    InboxRows,
+    InboxState,
+    PageOutline,
+)
 from clarion.inbox.sql.inboxes import SELECT_STATE
 from clarion.inbox.sql.numbers import OF_USER
 from clarion.pages import refuse_cursor
@@ -32,20 +36,10 @@ IDS = make_listings("outline", "id", _STATE)
 # Sorts after every id: they are written in hexadecimal digits.
 _NEWEST = "g"
 _ID = re.compile(r"[0-9a-f-]{36}")
-_LABELS = {each.value: each.label for each in Priority}
+_PRIORITIES = {each.value: each for each in Priority}
 
 
-class _Content(msgspec.Struct):
-    """The part of a notification's content that is shown; its data is not decoded."""
-
-    data: msgspec.Raw = msgspec.Raw(b"{}")
-    actor: Actor | None = None
-    target: Target | None = None
-    deeplink: str | None = None
-    image_url: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Content).decode
+_decode = msgspec.json.Decoder(InboxContent).decode
 
 
 class SqlInboxPages:
@@ -54,11 +48,10 @@ class SqlInboxPages:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxPage:
+    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxRows:
         rows, state = await self._fetch(ITEMS, app_id, user_id, query)
-        items = [_read_item(row) for row in rows[: query.limit]]
-        following = items[-1].id if len(rows) > query.limit else None
-        return InboxPage(items, following, state.unread_count, state.sequence)
+        found = [_read_row(row) for row in rows[: query.limit]]
+        return InboxRows(found, len(rows) > query.limit, state)
 
     async def outline(self, app_id: str, user_id: str, query: InboxQuery) -> PageOutline:
         rows, state = await self._fetch(IDS, app_id, user_id, query)
@@ -85,27 +78,19 @@ def _read_state(row: Row) -> InboxState:
     return InboxState(unread_count or 0, sequence or 0)
 
 
-def _read_item(row: Row) -> InboxItem:
+def _read_row(row: Row) -> InboxRow:
     # By position: names would cost as much as all else that is done here.
-    content = _decode(row[6])
-    data: Any = content.data
-    read_at = row[8]
-    return InboxItem(
+    return InboxRow(
         row[0],
         row[1],
         row[2],
-        _LABELS[row[3]],
+        _PRIORITIES[row[3]],
         row[4],
         row[5],
-        content.deeplink,
-        content.image_url,
-        content.actor,
-        content.target,
-        data,
+        _decode(row[6]),
         row[7],
-        None if read_at is None else to_rfc3339(read_at),
-        None,
-        to_rfc3339(row[9]),
+        row[8],
+        row[9],
         row[10],
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from clarion.store.statement import Statement, Value, statement
+from clarion.store.engine import Engine
+from clarion.store.statement import Statement, Step, Value, statement
 from clarion.store.table import Table
 
 # Read, or deleted in one commit: others wait for it a few milliseconds.
@@ -20,6 +22,29 @@ _FIRST: dict[str, Value] = {
     "token_hash": b"",
     "hash": b"",
 }
+
+
+class ErasedUser(NamedTuple):
+    """A user who is erased at this time."""
+
+    app_id: str
+    user_id: str
+    now: int
+
+    @property
+    def key(self) -> dict[str, str]:
+        return {"app_id": self.app_id, "user_id": self.user_id}
+
+
+class WriteChunk(Protocol):
+    """Commits a part of an erasure, unless the erasure has ended."""
+
+    async def __call__(self, steps: Mapping[str, Step], changes: Sequence[Step] = ()) -> int:
+        """Return how many rows the steps removed; they are counted by the names of `steps`."""
+
+
+# How a slice removes what only it can find.
+EraseUser = Callable[[Engine, ErasedUser, WriteChunk], Awaitable[None]]
 
 
 @cache

@@ -9,26 +9,16 @@ from typing import Any
 import msgspec
 
 from clarion.clock import to_rfc3339
+from clarion.events.sql import naming
 from clarion.events.tables import EVENTS
-from clarion.people.erasure.model import OwnedDevice
-from clarion.people.erasure.sql import naming_events
-from clarion.people.erasure.sql.devices import choose_devices, find_devices, values_of
+from clarion.people.erasure.sql.devices import choose_devices, values_of
+from clarion.push.model import OwnedDevice
+from clarion.push.sql.owned_devices import find_devices
 from clarion.store.engine import Engine
 from clarion.store.lifecycle import user_rows
-from clarion.store.statement import Row, Value, statement
+from clarion.store.statement import Row, Value
 from clarion.store.table import Owner, Shape, Table
 
-EXISTS = statement(
-    "find_traces_of_user",
-    """SELECT 1 FROM users WHERE app_id = :app_id AND id = :user_id
-    UNION ALL SELECT 1 FROM (SELECT 1 FROM devices WHERE app_id = :app_id
-      AND user_id = :user_id LIMIT 1) AS d
-    UNION ALL SELECT 1 FROM (SELECT 1 FROM former_device_users WHERE app_id = :app_id
-      AND user_id = :user_id LIMIT 1) AS f
-    UNION ALL SELECT 1 FROM inboxes WHERE app_id = :app_id AND user_id = :user_id
-    UNION ALL SELECT 1 FROM (SELECT 1 FROM notifications WHERE app_id = :app_id
-      AND user_id = :user_id LIMIT 1) AS n LIMIT 1""",
-)
 _BY_ID = frozenset({Owner.ID, Owner.USER, Owner.PREFIX})
 _encode = msgspec.json.Encoder().encode
 
@@ -38,7 +28,9 @@ class Traces:
 
     def __init__(self, engine: Engine, tables: Sequence[Table[Any]]) -> None:
         self._engine = engine
-        self._tables = [each for each in tables if each.owner in _BY_ID]
+        # Users first, jobs last: these have no index that begins with the user.
+        by_id = [each for each in reversed(tables) if each.owner in _BY_ID]
+        self._tables = sorted(by_id, key=lambda each: each.owner is not Owner.ID)
 
     async def exist(self, app_id: str, user_id: str) -> bool:
         """Return whether there is a record, or anything else that names the id.
@@ -46,14 +38,12 @@ class Traces:
         An app may use an id that it never creates, as that of an actor. For an id that nobody has,
         all events of the app are read, in the turns of that app.
         """
-        if await self._engine.fetch(EXISTS, app_id=app_id, user_id=user_id):
-            return True
         fetch, values = self._engine.fetch_slowly, values_of(app_id, user_id)
         for table in self._tables:
             find = user_rows.find(table)
             if await fetch(find, **{name: values[name] for name in find.names}):
                 return True
-        return await naming_events.exists(fetch, app_id, user_id)
+        return await naming.exists(fetch, app_id, user_id)
 
 
 class SqlExports:
@@ -80,7 +70,7 @@ class SqlExports:
         self, table: Table[Any], app_id: str, user_id: str, devices: Sequence[OwnedDevice]
     ) -> AsyncIterator[dict[str, object]]:
         if table.owner is Owner.SEVERAL_USERS:
-            async for page in naming_events.scan(self._engine.fetch_slowly, app_id, user_id):
+            async for page in naming.scan(self._engine.fetch_slowly, app_id, user_id):
                 for found in page:
                     row = found.row if found.is_for(user_id) else found.show_party(user_id)
                     yield show(table, row, EVENTS.names)
