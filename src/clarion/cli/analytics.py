@@ -68,7 +68,7 @@ def analytics(
     query = {"metric": metric.value, "interval": interval.value, "from": since, "group_by": by}
     path = f"/v1/analytics?{urlencode(query)}"
     with connect_api(server, settings) as client:
-        found = client.request_api("GET", path, returns=dict[str, object])
+        found = client.request("GET", path, returns=dict[str, object])
     if json:
         print_json(found)
     else:

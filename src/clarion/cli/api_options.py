@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from cyclopts import Parameter
 
 from clarion.cli.flags import load_settings
-from clarion.cli.http_client import HttpClient
 from clarion.cli.remote_server import find_server
+from clarion.client import Clarion
 
 
 @Parameter(name="*")
@@ -30,7 +30,9 @@ class ApiOptions:
     api_key: str = ""
 
 
-def connect_api(server: ApiOptions | None, settings: dict[str, str]) -> closing[HttpClient]:
+def connect_api(
+    server: ApiOptions | None, settings: dict[str, str]
+) -> AbstractContextManager[Clarion]:
     """Return a client of the API."""
     options = server or ApiOptions()
     found = find_server(load_settings(settings), url=options.url, api_key=options.api_key)

@@ -120,19 +120,21 @@ def import_users(
     """
     kind = choose_format(Path(file), format)
     summary = Summary(next_line=from_line)
-    with _open(file) as source, connect_api(server, settings) as client, _progress(source) as show:
-        lines = (each for each in read_users(source, kind) if each.line >= from_line)
-        _run(UserImport(client, summary, show), lines)
+    with _open(file) as source:
+        connecting = connect_api(server, settings)
+        with _progress(source) as show, _advise(summary), connecting as client:
+            lines = (each for each in read_users(source, kind) if each.line >= from_line)
+            UserImport(client, summary, show).run(lines)
     _print_json(summary) if json else _print(summary)
     return 1 if summary.refused else 0
 
 
-def _run(importing: UserImport, lines: Iterator[UserLine | Fault]) -> None:
-    """Import, and say how to go on if it fails in the middle."""
+@contextmanager
+def _advise(summary: Summary) -> Iterator[None]:
+    """Say how to go on if an import fails in the middle."""
     try:
-        importing.run(lines)
+        yield
     except (CommandFailed, StartError, KeyboardInterrupt) as error:
-        summary = importing.summary
         done = f"{summary.created + summary.updated:,} users were imported."
         advice = f"{done} Go on with --from-line {summary.next_line}."
         if isinstance(error, KeyboardInterrupt):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from clarion.client.apps import AsyncClarion
-from clarion.client.http import HttpClient
+from clarion.client.http import Answer, HttpClient
 from clarion.client.inboxes import AsyncInbox, Token
 from clarion.client.model import (
     AcceptedEvent,
@@ -106,6 +106,14 @@ class Clarion(_Blocking):
     ) -> T:
         """Call any operation: `clarion.request("GET", "/v1/types", returns=dict)`."""
         return self._run(self._client.request(method, path, body, returns=returns, **options))
+
+    def call(self, method: str, path: str, body: bytes = b"", **options: Any) -> Answer:
+        """Send a request once, as it is, and return its answer, with any status."""
+        return self._run(self._client.call(method, path, body, **options))
+
+    def download(self, path: str) -> Iterator[bytes]:
+        """Yield the parts of an answer of any size, such as the export of a user."""
+        return self._iterate(self._client.download(path))
 
 
 class Inbox(_Blocking):

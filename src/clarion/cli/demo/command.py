@@ -20,8 +20,8 @@ from clarion.cli.demo.preparation import Preparation
 from clarion.cli.demo.progress import Counts
 from clarion.cli.device.listen import find_gateway
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.http_client import explain_failure
 from clarion.cli.remote_server import RemoteServer, find_server
+from clarion.cli.server_connection import explain_failure
 from clarion.client import ApiError, AsyncClarion, NotReached
 from clarion.errors import CommandFailed
 from clarion.settings import Settings
