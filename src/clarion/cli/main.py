@@ -86,14 +86,14 @@ app.command(
     f'function `api`. Use it as eval "$(clarion env)". {_TAKES_SETTINGS}',
 )
 app.command("clarion.cli.app:app", name="app", help="Create, list, show, change and delete apps.")
-app.command("clarion.cli.key:key", name="key", help="Create, list, rotate and revoke API keys.")
+app.command("clarion.cli.keys:key", name="key", help="Create, list, rotate and revoke API keys.")
 app.command(
-    "clarion.cli.user_key:user_key",
+    "clarion.cli.keys:user_key",
     name="user-key",
     help="Create, list, rotate and revoke the keys of user tokens.",
 )
 app.command(
-    "clarion.cli.provider_key:provider_key",
+    "clarion.cli.keys:provider_key",
     name="provider-key",
     help="Create, list, rotate and revoke the keys of APNs providers.",
 )
