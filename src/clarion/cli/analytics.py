@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from clarion.analytics.model import Interval, Metric
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.flags import SettingFlags, Switch
 from clarion.cli.printing import print_json, print_rows
+from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.clock import SystemClock, to_rfc3339
 
 _SHOWN = 24

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 from cyclopts import Parameter
 
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.flags import SettingFlags
+from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.server_connection import path_part
 from clarion.errors import StartError
 

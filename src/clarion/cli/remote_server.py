@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from cyclopts import Parameter
 from msgspec.structs import astuple
 
 from clarion.cli.first_run import AppCredentials, FirstRun, Urls, read_first_run, urls_of
+from clarion.cli.flags import load_settings
 from clarion.cli.server_connection import connect
 from clarion.client import Clarion
 from clarion.errors import StartError
@@ -18,6 +20,24 @@ from clarion.settings import Settings
 from clarion.system.data_directory import DataDirectory
 
 GATEWAY_PATH = "/v1/gateway"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ApiOptions:
+    """The server to call.
+
+    Parameters
+    ----------
+    url
+        The URL of the server, like http://localhost:8080.
+    api_key
+        The API key of the app. Default: the key in first-run.json.
+
+    """
+
+    url: str = ""
+    api_key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +131,15 @@ def find_server(
         given_key=api_key,
         is_own=is_own,
     )
+
+
+def connect_api(
+    server: ApiOptions | None, settings: dict[str, str]
+) -> AbstractContextManager[Clarion]:
+    """Return a client of the API."""
+    options = server or ApiOptions()
+    found = find_server(load_settings(settings), url=options.url, api_key=options.api_key)
+    return found.connect_api()
 
 
 def _choose_urls(settings: Settings, first: FirstRun | None) -> Urls:

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.flags import SettingFlags, Switch
-from clarion.cli.printing import print_json
+from clarion.cli.printing import print_result
+from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.server_connection import path_part
 from clarion.client import ApiError, NotReached
 from clarion.errors import CommandFailed, StartError
@@ -40,10 +40,8 @@ def delete(
     """
     with connect_api(server, settings) as client:
         deleted = client.request("DELETE", _path(user_id), returns=dict[str, Any])
-    if json:
-        print_json(deleted)
-    else:
-        print(f"Deleted {user_id}. Can be restored until {deleted['restorable_until']}.")
+    text = f"Deleted {user_id}. Can be restored until {deleted['restorable_until']}."
+    print_result(deleted, text, json=json)
 
 
 def restore(
@@ -67,10 +65,7 @@ def restore(
     with connect_api(server, settings) as client:
         path = f"{_path(user_id)}/restore"
         restored = client.request("POST", path, returns=dict[str, Any])
-    if json:
-        print_json(restored)
-    else:
-        print(f"Restored {user_id}.")
+    print_result(restored, f"Restored {user_id}.", json=json)
 
 
 def erase(
@@ -105,11 +100,9 @@ def erase(
             time.sleep(_POLL_S)
             path = f"/v1/erasures/{receipt['receipt_id']}"
             receipt = client.request("GET", path, returns=dict[str, Any])
-    if json:
-        print_json(receipt)
-    else:
-        removed = sum(receipt["removed"].values())
-        print(f"Erased {user_id}: {removed:,} rows. Receipt {receipt['receipt_id']}.")
+    removed = sum(receipt["removed"].values())
+    text = f"Erased {user_id}: {removed:,} rows. Receipt {receipt['receipt_id']}."
+    print_result(receipt, text, json=json)
 
 
 def export(

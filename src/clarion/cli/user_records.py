@@ -13,9 +13,9 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.device.output import printable
 from clarion.cli.flags import SettingFlags, Switch
+from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.user_files import (
     Fault,
     FileFormat,
