@@ -11,7 +11,7 @@ from http import HTTPStatus
 import msgspec
 
 from clarion.cli.user_files import Fault, UserLine
-from clarion.client import ApiError, Clarion
+from clarion.client import ApiError, Clarion, FieldFault
 from clarion.errors import CommandFailed
 
 PATH = "/v1/users/batch"
@@ -25,15 +25,10 @@ _LONGEST_WAIT_S = 60.0
 FAULTS_LIMIT = 1_000
 
 
-class _Problem(msgspec.Struct):
-    field: str
-    reason: str
-
-
 class _Result(msgspec.Struct):
     status: str
     detail: str = ""
-    errors: list[_Problem] = []
+    errors: list[FieldFault] = []
 
 
 class _Results(msgspec.Struct):

@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 
 from clarion.cli.device.output import printable
 from clarion.cli.flags import SettingFlags, Switch
+from clarion.cli.printing import print_json
 from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.user_files import (
     Fault,
@@ -176,7 +177,7 @@ def _print_json(summary: Summary) -> None:
     faults = [fault._asdict() for fault in summary.faults]
     counts = {name: getattr(summary, name) for name in ("created", "updated", "refused")}
     shown = {**counts, "next_line": summary.next_line, "faults": faults}
-    print(msgspec.json.format(msgspec.json.encode(shown)).decode())
+    print_json(shown)
 
 
 def _print(summary: Summary) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from clarion.cli.first_run import to_json
 from clarion.cli.remote_server import RemoteServer
 from clarion.cli.server_connection import path_part
+from clarion.client import Clarion
 from clarion.errors import StartError
 from clarion.system.data_directory import write_private
 
@@ -52,18 +52,20 @@ def read_devices(file: Path) -> list[Device]:
         ) from error
 
 
-def subscribe(device_id: str, topics: tuple[str, ...], server: RemoteServer) -> None:
-    with server.connect_api() as client:
-        for topic in topics:
-            path = f"/v1/devices/{device_id}/topics/{path_part(topic, '--topic')}"
-            client.request("PUT", path, returns=type(None))
+def subscribe(device_id: str, topics: tuple[str, ...], api: Clarion) -> None:
+    for topic in topics:
+        path = f"/v1/devices/{device_id}/topics/{path_part(topic, '--topic')}"
+        api.request("PUT", path, returns=type(None))
 
 
 def _register(count: int, server: RemoteServer) -> list[Device]:
     body = {"platform": "clarion", "label": "clarion device listen"}
     with server.connect_api() as client, ThreadPoolExecutor(_PARALLEL) as threads:
-        register = partial(client.request, "POST", "/v1/devices", body, returns=Device)
-        return list(threads.map(lambda _: register(), range(count)))
+
+        def register(_number: int) -> Device:
+            return client.request("POST", "/v1/devices", body, returns=Device)
+
+        return list(threads.map(register, range(count)))
 
 
 def _save(file: Path, devices: list[Device]) -> None:
