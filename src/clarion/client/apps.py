@@ -36,6 +36,7 @@ class AsyncClarion(HttpClient):
 
     async def send(
         self,
+        /,
         type_name: str,
         *,
         to: str | Sequence[str] | Mapping[str, Any],
@@ -64,7 +65,7 @@ class AsyncClarion(HttpClient):
         return answer.results
 
     async def publish(
-        self, topic: str, message: str = "", *, idempotency_key: str | None = None, **fields: Any
+        self, /, topic: str, message: str = "", *, idempotency_key: str | None = None, **fields: Any
     ) -> Published:
         """Send a text to the devices and the people that follow a topic, once.
 
@@ -79,16 +80,16 @@ class AsyncClarion(HttpClient):
         )
 
     async def request(
-        self, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
+        self, /, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
     ) -> T:
-        """Call any operation: `await clarion.request("GET", "/v1/types", returns=dict)`.
+        """Call any operation, such as `request("GET", "/v1/types", returns=dict)`.
 
         Options: `query`, `idempotency_key`, and `is_repeatable` for a POST or PATCH that may be
         sent twice without harm. The others are repeated anyway when there is no answer.
         """
         return await self._http.request(method, path, body, returns=returns, **options)
 
-    async def call(self, method: str, path: str, body: bytes = b"", **options: Any) -> Answer:
+    async def call(self, /, method: str, path: str, body: bytes = b"", **options: Any) -> Answer:
         """Send a request once, as it is, and return its answer, with any status.
 
         Options: `query`, and `headers`, with names in lower case.
