@@ -74,7 +74,7 @@ def find_cause(error: NotReached) -> Exception:
         return OSError(int(number[1]), os.strerror(int(number[1])))
     if "dns error" in text:
         return socket.gaierror()
-    if wrong := re.search(r"invalid peer certificate: (\w+)", text):
+    if wrong := re.search(r"invalid peer certificate: (?:\w+\()*(\w+)", text):
         unverified = ssl.SSLCertVerificationError()
         unverified.verify_message = wrong[1]
         return unverified

@@ -153,7 +153,13 @@ class Http:
         request = self._client.request(method, self._url + path)
         given = {name: _text(each) for name, each in query.items() if each is not None}
         request = request.query(given) if given else request
-        return request.headers({"authorization": f"Bearer {await self._credential()}", **headers})
+        # One by one: the error of `headers` would show a key that no header can have.
+        for name, text in {
+            "authorization": f"Bearer {await self._credential()}",
+            **headers,
+        }.items():
+            request = request.header(name, text)
+        return request
 
 
 class HttpClient:
