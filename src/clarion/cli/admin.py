@@ -1,6 +1,6 @@
 """`clarion admin`: create, list, reset, disable and delete administrators.
 
-Nobody needs a password for these commands: whoever can write to the database can do everything.
+These commands need no password: an account that can write to the database can do everything.
 """
 
 from __future__ import annotations

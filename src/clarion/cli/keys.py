@@ -337,6 +337,7 @@ def _add_commands(group: App, kind: Kind[K], list_help: str, revoke_help: str) -
         elif keys:
             print_rows([kind.describe(each, now) for each in keys])
 
+    # Without `from __future__ import annotations`, so that this annotation can read `kind`.
     async def revoke(
         app_id: str,
         key_id: Annotated[str, Parameter(name=kind.id_name)],

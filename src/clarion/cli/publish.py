@@ -20,7 +20,7 @@ _READ_LIMIT_BYTES = 65_536
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PublishOptions:
-    """What `clarion publish` takes beside the text.
+    """The options of `clarion publish`, next to the text.
 
     Parameters
     ----------

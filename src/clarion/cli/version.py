@@ -1,4 +1,4 @@
-"""`clarion version`: what is installed, for whoever reports a fault."""
+"""`clarion version`: what is installed, for reports of faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same clients for programs without asyncio: each call blocks until its answer is here.
+"""The same clients for programs without asyncio: each call blocks until it has its answer.
 
 The asyncio clients do the work, on an event loop in a thread of its own. Several threads may share
 a client.

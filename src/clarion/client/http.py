@@ -31,7 +31,7 @@ ATTEMPTS = 5
 TIMEOUT_S = 30.0
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
-# The server sends something every 20 s: a stream that is silent for longer is dead.
+# The server sends something every 20 s: a stream that is silent for this long is broken.
 _SILENCE_S = 50.0
 # A longer event is not one of ours.
 _EVENT_LIMIT_BYTES = 1024 * 1024
@@ -163,7 +163,7 @@ class Http:
 
 
 class HttpClient:
-    """What clients with asyncio have in common: a server, a caller, and an end."""
+    """What the asyncio clients have in common: a server, a caller, and `close`."""
 
     def __init__(
         self,

@@ -104,7 +104,7 @@ async def _live(preparation: Preparation, life: Life, minutes: float) -> None:
 
 
 def _find_cause(failed: Exception) -> ApiError | NotReached:
-    """Return why one of several calls failed; whatever is no answer of the server is a bug."""
+    """Return why one of several calls failed; raise any other error, which is a bug."""
     while isinstance(failed, ExceptionGroup):
         failed = failed.exceptions[0]
     if not isinstance(failed, ApiError | NotReached):
