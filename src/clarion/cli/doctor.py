@@ -62,7 +62,13 @@ _SELECT_PROVIDERS = statement(
 )
 _SELECT_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
 
+_NOT_CHECKED = "not checked without a database that is up to date"
+
 Finding = tuple[State, str]
+
+
+class _NotChecked(Exception):
+    """A check needs something that is not there."""
 
 
 async def doctor(**settings: SettingFlags) -> int:
@@ -76,6 +82,8 @@ async def doctor(**settings: SettingFlags) -> int:
 async def _run(check: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
     try:
         return await check(settings)
+    except _NotChecked as error:
+        return "note", str(error)
     except ClarionError as error:
         return "fault", error.detail
     except OSError as error:
@@ -163,8 +171,6 @@ async def _nodes(settings: Settings) -> Finding:
     if sqlite_path(settings.database_url):
         return "ok", "one, with SQLite"
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
         nodes = [NODES.read(row) for row in await fetch(SELECT_NODES)]
         leaders = [LEADERS.read(row) for row in await fetch(SELECT_LEADER)]
     if not nodes:
@@ -181,8 +187,6 @@ async def _vault(settings: Settings) -> Finding:
         return "fault", f"other accounts can read {path}; run chmod 600 {path}"
     keys = directory.read_master_keys() if has_key else ()
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
         counts = await count_keys(fetch)
         if not keys:
             return _missing_key(path, sum(counts.values()))
@@ -209,8 +213,6 @@ async def _keys(settings: Settings) -> Finding:
         return "note", f"there is no {saved}; `clarion init` creates it for a new database"
     first = read_first_run(saved)
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
         if await _has_keys(fetch, first):
             return "ok", f"{saved} has keys of this database"
     advice = f"`clarion init` sets up {describe_url(settings.database_url)}"
@@ -226,9 +228,9 @@ async def _has_keys(fetch: Fetch, first: FirstRun) -> bool:
 
 async def _audit(settings: Settings) -> Finding:
     directory, path = DataDirectory(settings.data), settings.audit_log_path
-    async with _open_reader(settings) as fetch:
-        if fetch is None or not directory.master_key.exists():
-            return "note", "not checked without a database that is up to date, and master.key"
+    if not directory.master_key.exists():
+        return "note", f"{_NOT_CHECKED}, and master.key"
+    async with _open_reader(settings, f"{_NOT_CHECKED}, and master.key") as fetch:
         keys, chain = open_audit_keys(directory), SqlChain(fetch)
         await load_retired_keys(fetch, keys, AesVault(*directory.read_master_keys()))
         verified = await verify_chain(chain, keys)
@@ -243,8 +245,6 @@ async def _audit(settings: Settings) -> Finding:
 
 async def _providers(settings: Settings) -> Finding:
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
         disabled = await fetch(_SELECT_DISABLED)
         rows = await fetch(_SELECT_PROVIDERS)
     keys = DataDirectory(settings.data).read_master_keys() if rows else ()
@@ -258,11 +258,10 @@ async def _providers(settings: Settings) -> Finding:
 
 
 @contextlib.asynccontextmanager
-async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
-    """Open the database to read a little, without changing it; None if it is not up to date."""
+async def _open_reader(settings: Settings, otherwise: str = _NOT_CHECKED) -> AsyncIterator[Fetch]:
+    """Open the database to read a little, without changing it; it must be up to date."""
     if (await _run(_database, settings))[0] != "ok":
-        yield None
-        return
+        raise _NotChecked(otherwise)
     if path := sqlite_path(settings.database_url):
         with contextlib.closing(
             apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
