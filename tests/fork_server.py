@@ -281,8 +281,8 @@ def import_all() -> None:
 
     for module in pkgutil.walk_packages(clarion.cli.__path__, "clarion.cli."):
         importlib.import_module(module.name)
-    for name in ("app", "management", "processes.parent", "processes.member"):
-        importlib.import_module(f"clarion.{name}")
+    for name in ("server", "management", "processes.parent", "processes.member"):
+        importlib.import_module(f"clarion.app.{name}")
     gc.collect()
     gc.freeze()
 
