@@ -214,7 +214,7 @@ async def _keys(settings: Settings) -> Finding:
         if await _has_keys(fetch, first):
             return "ok", f"{saved} has keys of this database"
     advice = f"`clarion init` sets up {describe_url(settings.database_url)}"
-    return "note", f"{saved} has keys of {first.database_name}, not of this one; {advice}"
+    return "note", f"{saved} has keys of {first.database.name}, not of this one; {advice}"
 
 
 async def _has_keys(fetch: Fetch, first: FirstRun) -> bool:
