@@ -1,14 +1,13 @@
 -- The tables of Clarion on both engines, slice by slice; `0002` has what the engines write differently.
 --
 -- Times are milliseconds UTC. Ids are UUIDv7 as text, unless an app chooses them. BYTEA holds bytes on
--- both engines, flags are 0 or 1. What belongs to an app has its `app_id`. There are no foreign keys:
--- rows that belong together end together, in small steps.
+-- both engines; flags are 0 or 1. What belongs to an app has its `app_id`. There are no foreign keys.
 --
--- Some partial indexes have a condition that looks superfluous, such as `deleted_at > 0`. Only the one
--- statement that needs the index has it, so that the planner takes the index for no other.
+-- Some partial indexes have a condition that looks superfluous, such as `deleted_at > 0`. Only the
+-- statements that need the index have it, so that the planner takes the index for no other.
 
 
--- INSTALLATION -----------------------------------------------------------------------------------
+-- INSTALLATION
 
 -- Which installation this database is of: one row.
 CREATE TABLE installation (
@@ -40,7 +39,7 @@ CREATE TABLE retired_keys (
 );
 
 
--- NODES ------------------------------------------------------------------------------------------
+-- NODES
 
 -- The processes that work on this database. If one stops updating `seen_at`, others take its jobs.
 CREATE TABLE nodes (
@@ -61,7 +60,7 @@ CREATE TABLE leader (
 );
 
 
--- ACCESS -----------------------------------------------------------------------------------------
+-- ACCESS
 
 -- The applications that use this installation.
 CREATE TABLE apps (
@@ -110,7 +109,7 @@ CREATE INDEX api_keys_by_app ON api_keys (app_id, id);
 -- Live keys are counted when one more is created; revoked ones may be many.
 CREATE INDEX live_api_keys ON api_keys (app_id, expires_at) WHERE revoked_at IS NULL;
 
--- The keys that verify user tokens, sealed: a shared secret (HS256) or a public key in PEM.
+-- The keys that verify user tokens, sealed: each is a shared secret (HS256) or a public key in PEM.
 CREATE TABLE user_keys (
   app_id TEXT NOT NULL,
   kid TEXT NOT NULL,
@@ -152,7 +151,7 @@ CREATE INDEX idempotency_keys_by_user ON idempotency_keys (app_id, user_id, key)
   WHERE user_id IS NOT NULL;
 
 
--- ADMINISTRATORS ---------------------------------------------------------------------------------
+-- ADMINISTRATORS
 -- Of everything that signs somebody in only a hash is stored; the secrets of TOTP are sealed.
 
 -- The accounts of people who run Clarion.
@@ -249,7 +248,7 @@ CREATE TABLE sign_in_attempts (
 CREATE INDEX sign_in_attempts_by_time ON sign_in_attempts (last_at);
 
 
--- AUDIT ------------------------------------------------------------------------------------------
+-- AUDIT
 
 -- Who did what, when, where and with which result. Each entry is signed in the commit of the change; a
 -- moment later it gets its number and is linked to the one before it.
@@ -301,9 +300,9 @@ CREATE TABLE audit_keys (
 );
 
 
--- PEOPLE -----------------------------------------------------------------------------------------
+-- PEOPLE
 
--- The users of an app. `user_attributes` and `inactive_users` in `0002` are kept from it by triggers.
+-- The users of an app. Triggers derive `user_attributes` and `inactive_users` from it (`0002`).
 CREATE TABLE users (
   app_id TEXT NOT NULL,
   id TEXT NOT NULL,
@@ -336,8 +335,8 @@ CREATE TABLE users (
 CREATE INDEX users_inactive ON users (updated_at, app_id, id) WHERE status = 'inactive';
 CREATE UNIQUE INDEX users_by_email_key ON users (app_id, email_key)
   WHERE email_key IS NOT NULL AND deleted_at IS NULL;
--- One for each filter of the list. That by status is also for the audience "all": pages of active
--- users, however many are not.
+-- One for each filter of the list. The audience "all" reads the index by status: pages of active users,
+-- however many are inactive.
 CREATE INDEX users_by_status ON users (app_id, status, id) WHERE deleted_at IS NULL;
 CREATE INDEX users_by_language ON users (app_id, language, id) WHERE deleted_at IS NULL;
 CREATE INDEX users_by_creation ON users (app_id, created_at, id) WHERE deleted_at IS NULL;
@@ -404,7 +403,7 @@ CREATE TABLE erasure_keys (
 );
 
 
--- CATALOG ----------------------------------------------------------------------------------------
+-- CATALOG
 
 -- The categories that an app has in addition to the built-in ones.
 CREATE TABLE categories (
@@ -448,9 +447,9 @@ CREATE TABLE templates (
 );
 
 
--- EVENTS -----------------------------------------------------------------------------------------
+-- EVENTS
 
--- What an app has reported, and for whom.
+-- What an app has sent, and for whom.
 CREATE TABLE events (
   app_id TEXT NOT NULL,
   id TEXT NOT NULL,
@@ -473,7 +472,7 @@ CREATE TABLE events (
   trace TEXT,
   PRIMARY KEY (app_id, id)
 );
--- Those that somebody looks for. What goes well is found by its id, and costs no index.
+-- Only for the statuses that somebody lists. Events that go well are found by id and cost no index.
 CREATE INDEX events_by_status ON events (app_id, status, id)
   WHERE status IN ('scheduled', 'failed', 'cancelled', 'expired', 'rate_limited', 'deduplicated');
 
@@ -515,7 +514,7 @@ CREATE TABLE dedupes (
 );
 CREATE INDEX dedupes_expiring ON dedupes (expires_at);
 
--- How much of each limit is used: claimed atomically, too.
+-- How much of each limit is used: also claimed atomically.
 CREATE TABLE limit_counts (
   app_id TEXT NOT NULL,
   id TEXT NOT NULL,
@@ -526,7 +525,7 @@ CREATE TABLE limit_counts (
 CREATE INDEX limit_counts_expiring ON limit_counts (expires_at);
 
 
--- NOTIFICATIONS AND INBOX ------------------------------------------------------------------------
+-- NOTIFICATIONS AND INBOX
 
 -- One row for each user an event was for, also if it was dropped or folded: then it is not shown.
 CREATE TABLE notifications (
@@ -640,7 +639,7 @@ CREATE TABLE attempts (
 );
 
 
--- CHANNELS ---------------------------------------------------------------------------------------
+-- CHANNELS
 
 -- How an app sends over a channel. `secrets` is a sealed JSON object; the settings are plain.
 CREATE TABLE providers (
@@ -663,7 +662,7 @@ CREATE TABLE providers (
 );
 
 
--- PUSH -------------------------------------------------------------------------------------------
+-- PUSH
 -- Everything about a device leads with its id, so that the tables can be split by it.
 
 -- The devices that connect here or are reached by another push service.
@@ -748,13 +747,13 @@ CREATE INDEX messages_collapsing ON messages (device_id, collapse_id, sequence)
   WHERE status IN ('pending', 'queued') AND collapse_id IS NOT NULL;
 CREATE INDEX messages_expiring ON messages (expires_at) WHERE status IN ('pending', 'queued');
 CREATE INDEX messages_by_app ON messages (app_id, sequence);
--- The status of a push delivery depends on all its messages. Messages of no notification cost nothing.
+-- The status of a push delivery depends on all its messages. Other messages are not in the index.
 CREATE INDEX messages_by_notification ON messages (notification_id)
   WHERE notification_id IS NOT NULL;
 -- For analytics.
 CREATE INDEX messages_ended ON messages (updated_at)
   WHERE updated_at > 0 AND status IN ('delivered', 'failed', 'expired');
--- A message is in one of the two: a new one writes a page of one index by device, not of two.
+-- A message is in one of the two: a new one writes a page of one index by device, and not of two.
 CREATE INDEX messages_waiting ON messages (device_id, priority DESC, sequence)
   WHERE status IN ('pending', 'queued');
 CREATE INDEX messages_past ON messages (device_id, sequence)
@@ -782,8 +781,8 @@ CREATE TABLE topics (
   last_sequence BIGINT NOT NULL,
   created_at BIGINT NOT NULL,
   deleted_at BIGINT,
-  -- Users subscribe their devices to open topics only. A broadcast channel is open: its id cannot be
-  -- guessed, so who knows it was given it by the app.
+  -- Users subscribe their devices to open topics only. Broadcast channels are open: their ids cannot be
+  -- guessed, so users only know those that the app gave them.
   is_open INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT device_topics_pkey PRIMARY KEY (app_id, topic)
 );
@@ -841,7 +840,7 @@ CREATE UNIQUE INDEX push_endpoints_by_capability ON push_endpoints (capability_h
 CREATE INDEX push_endpoints_by_app ON push_endpoints (app_id, device_id, id);
 
 
--- ANALYTICS --------------------------------------------------------------------------------------
+-- ANALYTICS
 
 -- How much happened in each minute, hour and day. Counted from the other tables in the background, so
 -- that a query costs the same however many notifications there are.

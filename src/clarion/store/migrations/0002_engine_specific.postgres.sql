@@ -2,7 +2,7 @@
 -- up to date from `users`. Triggers, because many statements write users and none may forget this.
 
 
--- PEOPLE -----------------------------------------------------------------------------------------
+-- PEOPLE
 
 -- The attributes of users that a filter can compare, by value. The type of the value is in the term:
 -- `text.plan`, `number.age`, `flag.is_new`. A text has the number 0, all else the value ''.
@@ -24,7 +24,7 @@ CREATE TABLE inactive_users (
 );
 
 
--- COLLATION --------------------------------------------------------------------------------------
+-- COLLATION
 -- Texts are compared by their code points, as in SQLite, whatever the locale of the database is: pages,
 -- ranges and the highest keys depend on it. A locale for people sorts U+FFFF first, and then lists would
 -- be empty, and an erasure would skip events. A text column of a later migration must say
@@ -49,7 +49,7 @@ BEGIN
 END $$;
 
 
--- TRIGGERS ---------------------------------------------------------------------------------------
+-- TRIGGERS
 
 -- What `user_attributes` must hold; `evaluation.py` says the same in Python. A text is cut one character
 -- after the longest text of a filter, which decides every comparison. Zero characters cannot be stored;

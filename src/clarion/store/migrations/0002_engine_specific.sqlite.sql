@@ -2,7 +2,7 @@
 -- Triggers, because many statements write users and none may forget this.
 
 
--- PEOPLE -----------------------------------------------------------------------------------------
+-- PEOPLE
 
 -- The attributes of users that a filter can compare, by value. The type of the value is in the term:
 -- `text.plan`, `number.age`, `flag.is_new`. A text has the number 0, all else the value ''.
