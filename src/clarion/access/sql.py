@@ -53,7 +53,6 @@ DELETE_MARK = statement(
 )
 FIND_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
 
-_NOT_CHECKED = "not checked without a database that is up to date"
 INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
 )

@@ -50,6 +50,8 @@ from clarion.system.data_directory import PRIVATE_UMASK, DataDirectory
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
+_NOT_CHECKED = "not checked without a database that is up to date"
+
 Finding = tuple[State, str]
 
 
@@ -202,7 +204,7 @@ async def _keys(settings: Settings) -> Finding:
         if await _has_keys(fetch, first):
             return "ok", f"{saved} has keys of this database"
     advice = f"`clarion init` sets up {describe_url(settings.database_url)}"
-    return "note", f"{saved} has keys of {first.database_name}, not of this one; {advice}"
+    return "note", f"{saved} has keys of {first.database.name}, not of this one; {advice}"
 
 
 async def _has_keys(fetch: Fetch, first: FirstRun) -> bool:
