@@ -3,7 +3,7 @@
 import apsw
 import asyncpg
 
-from clarion.store.copying.tables import Table
+from clarion.store.copying.tables import CopiedTable
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Value
@@ -21,7 +21,7 @@ INSTALLATION = (
 JSON_COLUMNS = {"attributes"}
 
 
-def fill_sqlite(path: str, tables: list[Table] | None, count: int) -> list[Table]:
+def fill_sqlite(path: str, tables: list[CopiedTable] | None, count: int) -> list[CopiedTable]:
     """Make a database with rows in every table; return the tables."""
     connection = open_connection(path)
     apply_to_sqlite(connection)
@@ -55,7 +55,7 @@ def fill_sqlite(path: str, tables: list[Table] | None, count: int) -> list[Table
     return tables or []
 
 
-def make_value(table: Table, column: str, kind: str, n: int, *, is_nullable: bool) -> Value:
+def make_value(table: CopiedTable, column: str, kind: str, n: int, *, is_nullable: bool) -> Value:
     """Return the value of a column in the row of a number: unique in keys, else of all kinds."""
     place = n + len(column)
     if column in JSON_COLUMNS:
@@ -75,7 +75,7 @@ def make_value(table: Table, column: str, kind: str, n: int, *, is_nullable: boo
     return REALS[n % len(REALS)]
 
 
-def read_sqlite(path: str, table: Table) -> set[Row]:
+def read_sqlite(path: str, table: CopiedTable) -> set[Row]:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     try:
         columns = ", ".join(table.columns)
@@ -84,7 +84,7 @@ def read_sqlite(path: str, table: Table) -> set[Row]:
         connection.close()
 
 
-async def read_postgres(connection: asyncpg.Connection, table: Table) -> set[Row]:
+async def read_postgres(connection: asyncpg.Connection, table: CopiedTable) -> set[Row]:
     columns = ", ".join(table.columns)
     rows = await connection.fetch(f"SELECT {columns} FROM {table.name}")  # noqa: S608 - likewise
     return set(map(tuple, rows))

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from clarion.catalog.model import Category, Priority
-from clarion.events.model import Actor, Content, Notification, Target
+from clarion.history.model import Actor, Content, Notification, Target
 from clarion.inbox.model import InboxQuery
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
@@ -80,10 +80,10 @@ async def list_inbox(
     found: list[Notification] = []
     while True:
         page = await pages.read(app_id, user_id, asked)
-        for each in page.items:
+        for each in page.rows:
             stored = await inboxes.get(app_id, user_id, each.id)
             assert stored is not None
             found.append(stored)
-        if page.next is None:
+        if not page.has_more:
             return found
-        asked = msgspec.structs.replace(asked, after=page.next)
+        asked = msgspec.structs.replace(asked, after=page.rows[-1].id)

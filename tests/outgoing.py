@@ -12,7 +12,7 @@ from clarion.channels.model import Address, Configuration, OutgoingMessage
 from clarion.channels.port import Sender, SenderContext
 from clarion.channels.targets import Targets
 from clarion.clock import Clock, SystemClock
-from clarion.events.model import Content
+from clarion.history.model import Content
 from tests.factories import make_user
 from tests.pipeline import make_event, make_notification
 

@@ -24,24 +24,21 @@ from clarion.events.model import (
     DECISIONS,
     Audience,
     AudienceKind,
-    Content,
-    Delivery,
-    DeliveryStatus,
     Event,
     EventStatus,
     Job,
     JobKind,
     JobOutcome,
-    Notification,
-    ReasonCode,
 )
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
-from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.events.sql.claims import SqlClaims
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
-from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
+from clarion.history.model import Content, Delivery, DeliveryStatus, Notification, ReasonCode
+from clarion.history.sql.deliveries import SqlDeliveries
+from clarion.history.sql.notifications import SqlNotificationReader
 from clarion.people.model import User
 from clarion.people.segments.sql.segments import Segments
 from clarion.people.sql import Users
@@ -142,6 +139,7 @@ class PipelineStore:
         self.events = SqlEvents(engine)
         self.queue = SqlQueue(engine)
         self.notifications = SqlNotificationReader(engine)
+        self.claims = SqlClaims(engine)
         self.outcomes = SqlOutcomes(engine)
         self.deliveries = SqlDeliveries(engine)
 
@@ -242,6 +240,7 @@ def build_pipeline(
         events=SqlEvents(engine),
         queue=SqlQueue(engine),
         notifications=SqlNotificationReader(engine),
+        claims=SqlClaims(engine),
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
         users=Users(engine),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from clarion.app.personal_data import PERSONAL
+from clarion.app.tables import PERSONAL
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
-from clarion.store.personal_tables import Shape
 from clarion.store.statement import Statement, Unit, Value, statement
+from clarion.store.table import Shape
 from tests.factories import NOW
 
 SQLITE = """SELECT t.name, c.name, c.type FROM sqlite_schema AS t, pragma_table_info(t.name) AS c
@@ -42,7 +42,7 @@ async def plant(
 ) -> None:
     """Add rows about a user to every table of the inventory, marked in every column of text."""
     schema = await read_schema(engine, url)
-    for table in tables or [each.table for each in PERSONAL]:
+    for table in tables or [each.name for each in PERSONAL]:
         numbers = range(1 if table in SINGLE else count)
         rows = [make_row(table, schema[table], app_id, user_id, mark, n) for n in numbers]
         add = adding(table, schema[table])
@@ -115,9 +115,9 @@ def make_event_values(user_id: str, mark: str, n: int) -> dict[str, Value]:
 
 
 JSON = {
-    (table.table, column)
+    (table.name, column)
     for table in PERSONAL
-    for column, shape in table.columns.items()
+    for column, shape in table.shown.items()
     if shape is Shape.JSON
 }
 

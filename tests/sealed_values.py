@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from clarion.access.administrators.model import totp_context
 from clarion.access.app_keys import user_key_context
 from clarion.access.vault import Vault
-from clarion.app.key_rotation import SEALED, seal_context
+from clarion.app.key_rotation import SEALED
 from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
 from clarion.idempotency.model import answer_context
@@ -13,6 +13,7 @@ from clarion.people.erasure.model import hash_key_context, subject_context
 from clarion.push.model import address_context
 from clarion.store.engine import Engine
 from clarion.store.statement import Row, Statement, Unit, Value, statement
+from clarion.store.tables import seal_context
 
 PLANTED = b"planted-secret"
 # Values that are planted at once. A rotation adds one more: the key of the audit log that it keeps.
@@ -118,7 +119,7 @@ async def read_rows(engine: Engine, table: str) -> list[Row]:
     which installation it is: these were not planted.
     """
     (column,) = (each for each in SEALED if each.table == table)
-    fields = ", ".join((*column.fields, column.column))
+    fields = ", ".join((*column.selected, column.column))
     order = ", ".join(column.key)
     added = "WHERE id LIKE 'key-%'" if table in ("audit_keys", "installation") else ""
     select = statement("read_planted", f"SELECT {fields} FROM {table} {added} ORDER BY {order}")  # noqa: S608 - constants
@@ -130,6 +131,6 @@ async def open_all(engine: Engine, vault: Vault) -> int:
     count = 0
     for column in SEALED:
         for row in await read_rows(engine, column.table):
-            assert vault.open(row[-1], column.context(*row[:-1])).startswith(PLANTED)
+            assert vault.open(row[-1], column.find_context(row)).startswith(PLANTED)
             count += 1
     return count

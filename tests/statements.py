@@ -11,12 +11,13 @@ import sys
 from collections.abc import Iterator
 
 import clarion
-from clarion.app.personal_data import PERSONAL
+from clarion.app.tables import PERSONAL, TABLES
 from clarion.people.segments.filters import list_conditions
 from clarion.people.segments.parser import parse
 from clarion.people.segments.sql import queries
-from clarion.store.personal_tables import Owner
+from clarion.store.lifecycle import app_rows, retention, user_rows
 from clarion.store.statement import Statement
+from clarion.store.table import Ages, Expires, Owner
 
 # Programs, which would run.
 _PROGRAMS = ("__main__", "child", "apprise_process")
@@ -35,11 +36,22 @@ def import_all() -> None:
             importlib.import_module(module.name)
 
 
+def list_of_tables() -> Iterator[Statement]:
+    """Yield the statements that are made from the declarations of tables."""
+    of_users = (user_rows.find, user_rows.delete, user_rows.delete_owned, user_rows.show)
+    for table in PERSONAL:
+        if table.owner is not Owner.SEVERAL_USERS:
+            yield from (make(table) for make in of_users)
+    for table in app_rows.list_tables(TABLES):
+        yield from (app_rows.find(table), app_rows.delete(table))
+    ending = (each for each in TABLES if isinstance(each.ends, (Expires, Ages)))
+    for table in ending:
+        yield from (retention.find(table), retention.delete(table))
+
+
 def made_when_needed() -> Iterator[Statement]:
     """Yield statements that are made from tables of the program, or from what an app has sent."""
-    for table in PERSONAL:
-        if table.owner is not Owner.EVENT:
-            yield from (table.find, table.delete, table.delete_owned, table.show)
+    yield from list_of_tables()
     for text in _FILTERS:
         of = parse(text)
         conditions = tuple(list_conditions(of))

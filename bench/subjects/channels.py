@@ -49,7 +49,7 @@ from clarion.channels.twilio import TWILIO
 from clarion.channels.web_push import WEB_PUSH
 from clarion.channels.webhook import WEBHOOK
 from clarion.clock import SystemClock
-from clarion.events.model import Content, Notification
+from clarion.history.model import Content, Notification
 from clarion.people.model import User
 
 AT_ONCE = 64

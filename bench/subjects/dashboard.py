@@ -17,8 +17,7 @@ from clarion.access.administrators.model import (
 )
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.model import Role
-from clarion.clock import SystemClock
-from clarion.events.sql.retention import first_id_of
+from clarion.clock import SystemClock, first_id_of
 from clarion.http.visitors import SESSION_COOKIE
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, statement

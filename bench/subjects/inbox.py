@@ -15,7 +15,7 @@ from bench.installation import Installation, user_of
 from bench.load import Request
 from bench.subjects.writes import EMPTY
 from bench.table import Row
-from clarion.events.sql.retention import first_id_of
+from clarion.clock import first_id_of
 from clarion.inbox.sql.inboxes import SELECT_STATE
 from clarion.inbox.sql.pages import ITEMS
 from clarion.store.statement import Statement, Unit, Value, statement

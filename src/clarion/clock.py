@@ -155,3 +155,9 @@ def to_local(milliseconds: int, zone: tzinfo) -> datetime:
     """Return a time in a zone; the nearest that it can be in every zone."""
     nearest = min(max(milliseconds, _FIRST_LOCAL_MS), _LAST_LOCAL_MS)
     return datetime.fromtimestamp(nearest / 1000, zone)
+
+
+def first_id_of(moment: int) -> str:
+    """Return a text that sorts before every id made at that time or later."""
+    digits = f"{max(moment, 0):012x}"
+    return f"{digits[:8]}-{digits[8:]}"

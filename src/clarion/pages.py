@@ -12,6 +12,7 @@ from clarion.errors import FieldFault, InvalidFields
 T = TypeVar("T")
 R = TypeVar("R")
 
+PAGE_DEFAULT = 20
 # As many rows are read for a page with several conditions: some milliseconds.
 READ_FOR_PAGE = 200
 # What an integer column can hold.

@@ -22,7 +22,7 @@ from clarion.channels.model import (
 )
 from clarion.channels.port import Sender
 from clarion.clock import SystemClock
-from clarion.events.model import Content
+from clarion.history.model import Content
 from tests.conformance.device import Api, Device, listening
 from tests.conformance.other_apps import OtherApps
 from tests.conformance.provider import Provider

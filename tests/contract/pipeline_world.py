@@ -26,8 +26,8 @@ from clarion.channels.model import Outcome, OutgoingMessage
 from clarion.channels.port import Sender
 from clarion.channels.stub import StubSender
 from clarion.events.drafts import EventDraft
-from clarion.events.model import Delivery, Notification
 from clarion.events.pipeline import Pipeline
+from clarion.history.model import Delivery, Notification
 from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.model import Preferences, User

@@ -23,6 +23,7 @@ from clarion.access.administrators.sql.attempts import (
 )
 from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import Role
+from clarion.access.tables import ADMIN_SESSIONS, SIGN_IN_ATTEMPTS, TRUSTED_DEVICES
 from clarion.errors import (
     Conflict,
     Overloaded,
@@ -32,6 +33,7 @@ from clarion.errors import (
 )
 from clarion.idempotency.model import StoredResponse
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.retention import prune
 from tests.factories import DAY, NOW, make_once, make_session
 from tests.replacing import replace
 
@@ -148,13 +150,14 @@ async def test_all_sessions_and_devices_end(admins: AdminStores, other_node: Eng
     assert await elsewhere.find_device(b"device", NOW) is None
 
 
-async def test_what_has_expired_is_pruned(admins: AdminStores) -> None:
+async def test_what_has_expired_is_pruned(engine: Engine, admins: AdminStores) -> None:
     old, new = make_session("ana", expires_at=NOW), make_session("ana", expires_at=NOW + 1)
     for session in (old, new):
         await admins.sessions.start(session)
     await admins.sessions.trust(make_device("ana", token_hash=b"old", expires_at=NOW))
     await admins.sessions.trust(make_device("ana", token_hash=b"new", expires_at=NOW + 1))
-    assert await admins.sessions.prune(NOW, 10) == 1
+    assert await prune(engine, ADMIN_SESSIONS, NOW, 10) == 1
+    assert await prune(engine, TRUSTED_DEVICES, NOW, 10) == 1
     assert await admins.sessions.list("ana") == (new,)
     assert await admins.sessions.find_device(b"old", NOW - 1) is None
     assert await admins.sessions.find_device(b"new", NOW) is not None
@@ -391,8 +394,8 @@ async def test_counters_are_forgotten_by_prefix(admins: AdminStores) -> None:
     assert await fail(admins, 5) == [None] * 5
 
 
-async def test_old_counters_are_pruned(admins: AdminStores) -> None:
+async def test_old_counters_are_pruned(engine: Engine, admins: AdminStores) -> None:
     await fail(admins, 4)
-    assert await admins.attempts.prune(NOW - 1, 10) == 0
-    assert await admins.attempts.prune(NOW, 10) == 2
+    assert await prune(engine, SIGN_IN_ATTEMPTS, NOW - 1, 10) == 0
+    assert await prune(engine, SIGN_IN_ATTEMPTS, NOW, 10) == 2
     assert await fail(admins, 5) == [None] * 5

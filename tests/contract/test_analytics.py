@@ -13,17 +13,17 @@ from clarion.analytics.model import Dimension as By
 from clarion.analytics.rollup import LAG_MS, PARTS, SETTLE_MS, Rollup
 from clarion.analytics.sql.aggregates import Analytics, SqlTally
 from clarion.catalog.model import Channel
-from clarion.events.model import (
+from clarion.clock import first_id_of
+from clarion.events.model import JobOutcome
+from clarion.history.model import (
     Attempt,
     Delivery,
     DeliveryStatus,
-    JobOutcome,
     Notification,
     PastDecision,
     ReasonCode,
 )
-from clarion.events.sql.deliveries import SqlDeliveryReports
-from clarion.events.sql.retention import first_id_of
+from clarion.history.sql.deliveries import SqlDeliveryReports
 from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.push.model import MessageStatus, Platform

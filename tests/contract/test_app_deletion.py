@@ -5,8 +5,10 @@ from collections.abc import Mapping
 import pytest
 
 from clarion.access.sql import Apps
-from clarion.app.app_deletion import CHUNK, KEPT, MARK_KEPT_MS, TABLES, AppDeletion
+from clarion.app.housekeeping import MARK_KEPT_MS, delete_apps
+from clarion.app.tables import TABLES
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.app_rows import CHUNK, list_tables
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, Value, statement
 from tests.factories import NOW, make_app, make_provider_key
@@ -18,6 +20,8 @@ JOIN information_schema.tables USING (table_schema, table_name)
 WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"""
 # Has no app of its own: its rows are those of the deliveries.
 OF_NOTIFICATIONS = {"attempts"}
+WITH_NOTIFICATIONS = {"deliveries"}
+KEPT = {table.name for table in TABLES if table.kept_of_app}
 # An app has one row.
 ONE_EACH = {"erasure_keys"}
 # Triggers read the attributes.
@@ -41,11 +45,9 @@ def list_owned(schema: Schema) -> set[str]:
 
 
 def test_every_table_of_apps_is_covered(schema: Schema) -> None:
-    """A new table with an `app_id` needs a line in `TABLES`, or a reason in `KEPT`."""
-    covered = {table.name for table in TABLES} | {
-        child for table in TABLES for child in table.children
-    }
-    assert covered - OF_NOTIFICATIONS | set(KEPT) == list_owned(schema)
+    """A new table with an `app_id` is found by it, goes with a notification, or stays."""
+    covered = {table.name for table in list_tables(TABLES)}
+    assert covered | WITH_NOTIFICATIONS | KEPT == list_owned(schema)
 
 
 async def fill(engine: Engine, schema: Schema, app_id: str, count: int = 1) -> None:
@@ -102,12 +104,11 @@ async def test_everything_of_the_app_is_removed_and_nothing_of_another(
         await fill(engine, schema, app_id)
     before = await count_rows(engine, schema, other)
     assert set(before) == list_owned(schema) | OF_NOTIFICATIONS
-    deletion = AppDeletion(engine, apps)
-    assert await deletion.step(NOW) == 0, "no app is deleted yet"
+    assert await delete_apps(engine, Apps(engine), NOW) == 0, "no app is deleted yet"
     assert await apps.delete(gone, NOW)
-    while await deletion.step(NOW):
+    while await delete_apps(engine, Apps(engine), NOW):
         pass
-    assert (await count_rows(engine, schema, gone)).keys() <= set(KEPT)
+    assert (await count_rows(engine, schema, gone)).keys() <= KEPT
     assert await count_rows(engine, schema, other) == before
     assert await apps.list_deleted() == (gone,)
 
@@ -121,14 +122,14 @@ async def test_a_step_removes_a_bounded_part_and_the_next_goes_on(
     total = sum((await count_rows(engine, schema, gone)).values())
     await Apps(engine).delete(gone, NOW)
     steps, left = 0, total
-    while await AppDeletion(engine, Apps(engine)).step(NOW):
+    while await delete_apps(engine, Apps(engine), NOW):
         steps += 1
         now_left = sum((await count_rows(engine, schema, gone)).values())
         # A table may begin a step that another has nearly filled; notifications have children.
         assert 0 < left - now_left <= 4 * CHUNK
         left = now_left
     assert steps > total / (4 * CHUNK)
-    assert (await count_rows(engine, schema, gone)).keys() <= set(KEPT)
+    assert (await count_rows(engine, schema, gone)).keys() <= KEPT
 
 
 async def test_what_is_written_late_is_removed_too_and_then_the_mark(
@@ -137,15 +138,14 @@ async def test_what_is_written_late_is_removed_too_and_then_the_mark(
     apps = Apps(engine)
     gone, _ = await add_apps(engine)
     await apps.delete(gone, NOW)
-    deletion = AppDeletion(engine, apps)
-    while await deletion.step(NOW + MARK_KEPT_MS - 1):
+    while await delete_apps(engine, Apps(engine), NOW + MARK_KEPT_MS - 1):
         pass
     await fill(engine, schema, gone)
-    assert await deletion.step(NOW + MARK_KEPT_MS) > 0
+    assert await delete_apps(engine, Apps(engine), NOW + MARK_KEPT_MS) > 0
     assert await apps.list_deleted() == (gone,)
-    while await deletion.step(NOW + MARK_KEPT_MS):
+    while await delete_apps(engine, Apps(engine), NOW + MARK_KEPT_MS):
         pass
-    assert (await count_rows(engine, schema, gone)).keys() <= set(KEPT)
+    assert (await count_rows(engine, schema, gone)).keys() <= KEPT
     assert await apps.list_deleted() == ()
 
 
@@ -153,5 +153,5 @@ async def test_a_living_app_is_left_alone(engine: Engine, schema: Schema) -> Non
     living, _ = await add_apps(engine)
     await fill(engine, schema, living)
     before = await count_rows(engine, schema, living)
-    assert await AppDeletion(engine, Apps(engine)).step(NOW + 10 * MARK_KEPT_MS) == 0
+    assert await delete_apps(engine, Apps(engine), NOW + 10 * MARK_KEPT_MS) == 0
     assert await count_rows(engine, schema, living) == before

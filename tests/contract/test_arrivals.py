@@ -11,15 +11,10 @@ from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.errors import Conflict
 from clarion.events.ledger import LOST_LIMIT
-from clarion.events.model import (
-    DeliveryStatus,
-    Event,
-    EventStatus,
-    JobOutcome,
-    LimitClaim,
-)
+from clarion.events.model import Event, EventStatus, JobOutcome, LimitClaim
 from clarion.events.pipeline import Pipeline
 from clarion.events.sql.ledger import SqlLedger
+from clarion.history.model import DeliveryStatus
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.sql import Users
 from clarion.store.engine import Engine

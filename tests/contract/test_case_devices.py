@@ -11,7 +11,7 @@ from clarion.catalog.model import Channel, Priority
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.events.cases import CaseReader, DecisionRequest
 from clarion.events.drafts import EventDraft
-from clarion.events.model import Content, Delivery, DeliveryStatus, ReasonCode
+from clarion.history.model import Content, Delivery, DeliveryStatus, ReasonCode
 from clarion.people.model import Preferences
 from clarion.people.sql import Users
 from clarion.push.model import (

@@ -7,17 +7,10 @@ import pytest
 from clarion.catalog.model import Channel
 from clarion.clock import SteadyClock
 from clarion.events.clock_steps import ClockSteps
-from clarion.events.model import (
-    NEVER,
-    DeadLetter,
-    DeliveryStatus,
-    Job,
-    JobKind,
-    JobOutcome,
-    Reschedule,
-)
+from clarion.events.model import NEVER, DeadLetter, Job, JobKind, JobOutcome, Reschedule
 from clarion.events.schedules import SPREAD, WAITS_S
 from clarion.events.sql.jobs import SqlQueue
+from clarion.history.model import DeliveryStatus
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
 from tests.contract.test_retry_schedule import CHANNELS, SELECT_DUE, World

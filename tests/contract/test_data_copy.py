@@ -9,10 +9,11 @@ import apsw
 import asyncpg
 import pytest
 
+from clarion.app.tables import COPIED, TABLES
 from clarion.errors import CommandFailed
 from clarion.store.copying.data_copy import Copied, DataCopy, Watch
 from clarion.store.copying.source import Source
-from clarion.store.copying.tables import NOT_COPIED, Checksum, Table
+from clarion.store.copying.tables import Checksum, CopiedTable
 from clarion.store.copying.target import Target
 from clarion.store.migrations.plan import apply_to_postgres, apply_to_sqlite
 from tests.filling import fill_sqlite, read_postgres, read_sqlite
@@ -43,8 +44,8 @@ class Steps:
     def watch(self) -> Watch:
         return Watch(self._note(self.copied), self._note(self.verified), self._restart)
 
-    def _note(self, counts: dict[str, int]) -> Callable[[Table, int], None]:
-        def note(table: Table, rows: int) -> None:
+    def _note(self, counts: dict[str, int]) -> Callable[[CopiedTable, int], None]:
+        def note(table: CopiedTable, rows: int) -> None:
             counts[table.name] = counts.get(table.name, 0) + rows
             self._left -= 1
             if self._left == 0:
@@ -77,7 +78,7 @@ async def connection(postgres_database: str) -> AsyncIterator[asyncpg.Connection
 
 @contextmanager
 def opened(path: str) -> Iterator[Source]:
-    source = Source.open(path)
+    source = Source.open(path, COPIED)
     try:
         yield source
     finally:
@@ -95,7 +96,7 @@ async def copy(path: str, connection: asyncpg.Connection, steps: Steps | None = 
 async def test_every_table_is_copied_or_left_out_with_a_reason(
     path: str, connection: asyncpg.Connection
 ) -> None:
-    """A new table is copied as it is; one that must not be needs a line in `NOT_COPIED`."""
+    """A new table is copied as it is; one that must not be says so in its declaration."""
     await apply_to_postgres(connection)
     with opened(path) as source:
         tables = source.list_tables()
@@ -104,8 +105,9 @@ async def test_every_table_is_copied_or_left_out_with_a_reason(
     file.close()
     on_postgres = {row[0] for row in await connection.fetch(TABLES_OF_POSTGRES)}
     assert on_sqlite == on_postgres
-    assert {table.name for table in tables} == on_sqlite - set(NOT_COPIED)
-    assert set(NOT_COPIED) <= on_sqlite
+    assert {each.name for each in TABLES} == on_sqlite
+    left_out = {each.name for each in TABLES if each.not_copied}
+    assert {table.name for table in tables} == on_sqlite - left_out
     assert all(table.key for table in tables)
     await Target(connection).check_columns(tables)
 
@@ -166,7 +168,7 @@ async def test_a_database_that_was_used_since_is_not_taken_for_the_copy(
 
 def test_a_file_is_moved_away_and_replaces_none(path: str) -> None:
     for end in ("", "2"):
-        moved = Source.open(path).move_away()
+        moved = Source.open(path, COPIED).move_away()
         assert str(moved) == f"{path}.migrated{end}"
         assert not Path(path).exists()
         fill_sqlite(path, None, 0)
@@ -289,7 +291,7 @@ def test_a_database_in_use_is_refused(path: str) -> None:
     reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
     reader.execute("SELECT COUNT(*) FROM apps").fetchall()
     with pytest.raises(CommandFailed, match=r"uses .* Stop it"):
-        Source.open(path)
+        Source.open(path, COPIED)
     reader.close()
     with opened(path):
         other = apsw.Connection(path)
@@ -298,7 +300,7 @@ def test_a_database_in_use_is_refused(path: str) -> None:
         other.close()
 
 
-def test_a_database_of_an_earlier_release_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_database_that_lacks_migrations_is_brought_up_to_date(tmp_path: Path) -> None:
     path = str(tmp_path / "clarion.db")
     file = apsw.Connection(path)
     file.execute("PRAGMA journal_mode=WAL").fetchall()

@@ -5,13 +5,11 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.events.model import (
+from clarion.events.model import DedupeClaim, EarlierNotification, JobOutcome
+from clarion.history.model import (
     Attempt,
-    DedupeClaim,
     Delivery,
     DeliveryStatus,
-    EarlierNotification,
-    JobOutcome,
     Notification,
     PastDecision,
     ReasonCode,
@@ -188,11 +186,9 @@ async def hold_key(
 async def test_the_holder_of_a_key_is_found_within_its_window(store: PipelineStore) -> None:
     added = await hold_key(store, expires_at=NOW + 5, count=3)
     earlier = EarlierNotification(notification_id=added.id, count=3, is_unread=True)
-    assert await store.notifications.find_earlier(store.app_id, ["key", "x"], NOW + 4) == {
-        "key": earlier
-    }
-    assert await store.notifications.find_earlier(store.app_id, ["key"], NOW + 5) == {}
-    assert await store.notifications.find_earlier(new_app_id(), ["key"], NOW) == {}
+    assert await store.claims.find_earlier(store.app_id, ["key", "x"], NOW + 4) == {"key": earlier}
+    assert await store.claims.find_earlier(store.app_id, ["key"], NOW + 5) == {}
+    assert await store.claims.find_earlier(new_app_id(), ["key"], NOW) == {}
 
 
 @pytest.mark.parametrize("act", ["read", "dismiss", "hidden"])
@@ -202,7 +198,7 @@ async def test_read_and_hidden_notifications_are_not_unread(
     added = await hold_key(store, is_shown=act != "hidden")
     if act != "hidden":
         await SqlInboxes(engine).apply(InboxAction(act), store.app_id, "ana", added.id, NOW)
-    earlier = await store.notifications.find_earlier(store.app_id, ["key"], NOW)
+    earlier = await store.claims.find_earlier(store.app_id, ["key"], NOW)
     assert earlier["key"].is_unread is False
 
 
@@ -221,4 +217,4 @@ async def test_notifications_are_found_whether_shown_or_not(store: PipelineStore
 
 
 async def test_unused_limits_are_left_out(store: PipelineStore) -> None:
-    assert await store.notifications.find_limit_counts(store.app_id, ["a", "b"]) == {}
+    assert await store.claims.find_limit_counts(store.app_id, ["a", "b"]) == {}

@@ -10,27 +10,25 @@ import msgspec
 import pytest
 
 from clarion.access.vault import Vault
-from clarion.app.personal_data import PERSONAL
-from clarion.cli.erasure_repeat import repeat_erasures
+from clarion.app.tables import PERSONAL
 from clarion.errors import Conflict, EmailTaken, NotFound
 from clarion.events.model import (
     AUDIENCES,
-    Actor,
     Audience,
     AudienceKind,
-    Content,
     Event,
     EventStatus,
     Job,
     JobKind,
     JobOutcome,
 )
+from clarion.events.sql import naming
 from clarion.events.sql.outcomes import SqlOutcomes
+from clarion.history.model import Actor, Content
 from clarion.people.erasure.api import UserExport
 from clarion.people.erasure.eraser import SETTLE_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.model import ErasureStatus
-from clarion.people.erasure.sql import naming_events
 from clarion.people.erasure.sql.deleted_users import DeletedUsers
 from clarion.people.erasure.sql.erasures import Erasures
 from clarion.people.erasure.sql.exports import Exports
@@ -116,7 +114,7 @@ async def test_nothing_marked_is_left_of_an_erased_user_and_all_of_others(
     assert receipt.status is ErasureStatus.SETTLING
     # Triggers remove these with the user.
     removed = {"user_attributes", "inactive_users"}
-    assert set(receipt.counts) == {each.table for each in PERSONAL} - removed
+    assert set(receipt.counts) == {each.name for each in PERSONAL} - removed
 
 
 async def test_the_text_is_gone_from_the_files_of_sqlite(
@@ -404,7 +402,7 @@ async def test_an_export_shows_every_column_that_is_not_omitted(
         if table.section and table.section not in {"attempts", "deliveries", "user", "inbox"}:
             rows = exported[table.section]
             assert isinstance(rows, list)
-            assert set(rows[0]) >= set(table.columns), table.table
+            assert set(rows[0]) >= set(table.shown), table.name
     assert len(exported["notifications"]) == len(exported["devices"]) == 450  # type: ignore[arg-type]
     first = exported["notifications"][0]  # type: ignore[index]
     assert len(first["deliveries"]) == len(first["attempts"]) == 1
@@ -473,32 +471,6 @@ async def test_the_erasure_of_an_actor_leaves_the_segment_of_an_event(
     assert (found.audience, found.content.actor) == (audience, None)
 
 
-async def test_erasures_that_skipped_events_are_repeated(engine: Engine, eraser: Eraser) -> None:
-    store, vault = PipelineStore(engine, new_app_id()), Vault(bytes(32))
-    for user in ("zoe", "ana", "bob"):
-        await Users(engine).put(make_user(user, app_id=store.app_id))
-    await eraser.erase(store.app_id, "zoe")
-    await eraser.erase(store.app_id, "ana")
-    # As they are after erasures that skipped them.
-    skipped = await store.accept(
-        content=by("zoe"), audience=Audience(AudienceKind.USERS, ("bob", "ana"))
-    )
-    alone = await store.accept(audience=Audience(AudienceKind.USER, ("ana",)))
-    of_others = await store.accept(
-        content=by("bob"), audience=Audience(AudienceKind.USER, ("cid",))
-    )
-    newer = await store.accept(content=by("zoe"), created_at=NOW + DAY)
-    assert await repeat_erasures(engine, vault, store.app_id) == 3
-    assert await repeat_erasures(engine, vault, store.app_id) == 0
-    found = await store.events.get(store.app_id, skipped.id)
-    assert found is not None
-    assert (found.content.actor, found.audience.ids) == (None, ("bob", ""))
-    assert await store.events.get(store.app_id, alone.id) is None
-    for event in (of_others, newer):
-        assert await store.events.get(store.app_id, event.id) == event
-    assert await repeat_erasures(engine, vault, new_app_id()) == 0
-
-
 async def test_messages_belong_to_the_user_whom_the_device_had(
     engine: Engine, devices: Devices, messages: Messages, users: Users, eraser: Eraser
 ) -> None:
@@ -546,9 +518,7 @@ async def test_events_that_name_a_user_are_found_a_few_at_a_time(engine: Engine)
     store = PipelineStore(engine, new_app_id())
     audience = Audience(AudienceKind.USERS, ("ana", "bob"))
     ids = [(await store.accept(audience=audience)).id for _ in range(45)]
-    pages = [
-        page async for page in naming_events.scan(engine.fetch_in_background, store.app_id, "ana")
-    ]
+    pages = [page async for page in naming.scan(engine.fetch_in_background, store.app_id, "ana")]
     assert sorted(each.event.id for page in pages for each in page) == sorted(ids)
     assert max(map(len, pages)) <= 20
 
@@ -593,7 +563,7 @@ def make_hasty(engine: Engine, clock: FixedClock, heard: Received) -> Eraser:
         async with asyncio.timeout(next(limits) / 1_000):
             return await engine.scrub()
 
-    tables = [each for each in PERSONAL if each.table in COUNTED]
+    tables = [each for each in PERSONAL if each.name in COUNTED]
     return Eraser(
         deleted=DeletedUsers(engine),
         erasures=Erasures(engine, Vault(bytes(32)), clock, tables),

@@ -7,16 +7,8 @@ import pytest
 
 from clarion.catalog.model import Channel, Priority
 from clarion.errors import Conflict, StorageFull
-from clarion.events.model import (
-    Actor,
-    Audience,
-    AudienceKind,
-    Content,
-    DeadLetter,
-    EventStatus,
-    JobOutcome,
-    Target,
-)
+from clarion.events.model import Audience, AudienceKind, DeadLetter, EventStatus, JobOutcome
+from clarion.history.model import Actor, Content, Target
 from clarion.pages import READ_FOR_PAGE
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows

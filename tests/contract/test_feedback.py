@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from clarion.errors import InvalidFields
 from clarion.push.model import Device, Feedback, InvalidationReason
 from clarion.push.port import Devices, FeedbackList
+from clarion.push.tables import FEEDBACK
+from clarion.store.engine import Engine
+from clarion.store.lifecycle.retention import prune
 from tests.factories import NOW, make_device, new_app_id
 
 
@@ -122,20 +125,22 @@ async def test_a_cursor_that_is_none_is_refused(feedback: FeedbackList, cursor: 
         await feedback.list("app", since=0, after=cursor, limit=1)
 
 
-async def test_old_entries_of_all_apps_are_pruned(devices: Devices, feedback: FeedbackList) -> None:
+async def test_old_entries_of_all_apps_are_pruned(
+    engine: Engine, devices: Devices, feedback: FeedbackList
+) -> None:
     await invalidate(devices, make_device("app"), NOW - 1)
     await invalidate(devices, make_device("other"), NOW - 2)
     recent = await invalidate(devices, make_device("app"), NOW)
-    assert await feedback.prune(NOW, 10) == 2
-    assert await feedback.prune(NOW, 10) == 0
+    assert await prune(engine, FEEDBACK, NOW - 1, 10) == 2
+    assert await prune(engine, FEEDBACK, NOW - 1, 10) == 0
     assert await all_feedback(feedback, "app") == [recent]
     assert await all_feedback(feedback, "other") == []
 
 
 async def test_pruning_feedback_deletes_the_oldest_up_to_a_limit(
-    devices: Devices, feedback: FeedbackList
+    engine: Engine, devices: Devices, feedback: FeedbackList
 ) -> None:
     entries = [await invalidate(devices, make_device(), NOW + moment) for moment in range(5)]
-    assert await feedback.prune(NOW + 9, 3) == 3
+    assert await prune(engine, FEEDBACK, NOW + 9, 3) == 3
     assert await all_feedback(feedback, "app") == entries[3:]
-    assert await feedback.prune(NOW + 9, 3) == 2
+    assert await prune(engine, FEEDBACK, NOW + 9, 3) == 2

@@ -110,7 +110,7 @@ async def store(stores: Stores, engine: Engine) -> PipelineStore:
 async def test_every_task_runs_on_empty_stores(tasks: dict[str, Task]) -> None:
     for task in tasks.values():
         await task.run_once()
-    assert len(tasks) == 26
+    assert len(tasks) == 28
 
 
 async def test_a_task_that_fails_each_time_is_reported_as_failing(tasks: dict[str, Task]) -> None:

@@ -7,18 +7,12 @@ import pytest
 
 from clarion.catalog.model import Category
 from clarion.errors import InvalidFields
-from clarion.events.model import Notification
-from clarion.inbox.model import (
-    InboxAction,
-    InboxItem,
-    InboxPage,
-    InboxQuery,
-    InboxState,
-    to_item,
-)
+from clarion.history.model import Notification
+from clarion.inbox.model import InboxAction, InboxQuery, InboxRows, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.numbers import COUNT_CHANGE
 from clarion.inbox.sql.pages import SqlInboxPages
+from clarion.inbox.views import InboxItem, to_item, to_page
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit
 from tests.factories import NOW, new_app_id
@@ -53,7 +47,7 @@ class Store:
         found = [await self.inboxes.get(self.app_id, "ana", each) for each in reversed(ids)]
         return [each for each in found if each is not None]
 
-    async def read(self, query: InboxQuery = QUERIES[0]) -> InboxPage:
+    async def read(self, query: InboxQuery = QUERIES[0]) -> InboxRows:
         return await self.pages.read(self.app_id, "ana", query)
 
 
@@ -75,11 +69,12 @@ async def test_a_page_is_that_of_the_inbox(store: Store, query: InboxQuery) -> N
     expected = [each for each in await store.find(ids) if is_listed(each, query)]
     found: list[InboxItem] = []
     while True:
-        page = await store.read(query)
+        rows = await store.read(query)
+        page = to_page(rows)
         assert len(page.items) == min(query.limit, len(expected) - len(found))
         found += page.items
         assert (page.unread_count, page.sequence) == (state.unread_count, state.sequence)
-        assert await store.pages.outline(store.app_id, "ana", query) == page.outline
+        assert await store.pages.outline(store.app_id, "ana", query) == rows.outline
         if page.next is None:
             break
         query = msgspec.structs.replace(query, after=page.next)
@@ -96,10 +91,10 @@ def is_listed(notification: Notification, query: InboxQuery) -> bool:
 
 
 async def test_an_empty_page_has_the_state_of_the_inbox(store: Store) -> None:
-    assert await store.read() == InboxPage([], None, 0, 0)
+    assert await store.read() == InboxRows([], has_more=False, state=InboxState(0, 0))
     (only,) = await store.put()
     await store.apply(InboxAction.DISMISS, only)
-    assert await store.read() == InboxPage([], None, 0, 2)
+    assert await store.read() == InboxRows([], has_more=False, state=InboxState(0, 2))
     await store.put(category=Category.NEWS)
     empty = await store.pages.outline(store.app_id, "ana", InboxQuery(category="social"))
     assert empty == ([], False, InboxState(1, 3))
@@ -137,7 +132,7 @@ async def test_whatever_changes_a_page_changes_its_outline(store: Store) -> None
     assert len({msgspec.json.encode(each) for each in seen}) == len(seen)
     # The next change is numbered after it.
     await store.put()
-    assert (await store.read()).items[0].sequence == seen[-1].state.sequence + 1
+    assert (await store.read()).rows[0].sequence == seen[-1].state.sequence + 1
 
 
 async def test_one_that_is_clicked_shows_nothing_new(store: Store) -> None:

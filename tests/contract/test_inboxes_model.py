@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.catalog.model import Category
-from clarion.events.model import Notification
+from clarion.history.model import Notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.port import Inboxes
 from clarion.inbox.sql.inboxes import SqlInboxes

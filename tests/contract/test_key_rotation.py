@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from clarion.access.vault import Vault, key_id_of
 from clarion.app import key_rotation
@@ -15,9 +14,9 @@ from clarion.app.key_rotation import SEALED, count_keys, find_unreadable, refuse
 from clarion.errors import CommandFailed, InternalError, StartError, StoreUnavailable
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
+from clarion.store.lifecycle.sealing import PAGE_ROWS
 from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.store.postgres.key_locks import hold_key
-from clarion.store.sealed_columns import PAGE_ROWS
 from clarion.store.statement import Unit
 from clarion.system.data_directory import DataDirectory
 from tests.conftest import run_sql
@@ -138,29 +137,6 @@ async def test_a_rotation_can_follow_another(
     }
 
 
-async def test_values_of_an_earlier_release_are_sealed_again(
-    engine: Engine, database_url: str, directory: DataDirectory
-) -> None:
-    (key,) = directory.read_master_keys()
-    await plant(engine, EarlierVault(key), 2)
-    assert await count_keys(engine.fetch) == {None: COLUMNS * 2}
-    new = await rotate(directory, engine, database_url)
-    assert await count_keys(engine.fetch) == {new: COLUMNS * 2 + 1}
-    assert await open_all(engine, Vault(*directory.read_master_keys())) == COLUMNS * 2
-
-
-class EarlierVault(Vault):
-    """Seals as earlier releases did: without a key id."""
-
-    def __init__(self, key: bytes) -> None:
-        super().__init__(key)
-        self._key = key
-
-    def seal(self, secret: bytes, context: str) -> bytes:
-        nonce = bytes(12)
-        return b"\x01" + nonce + AESGCM(self._key).encrypt(nonce, secret, context.encode())
-
-
 async def test_a_rotation_that_ends_anywhere_loses_nothing_and_is_resumed(
     engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
@@ -192,10 +168,10 @@ async def test_a_value_that_is_moved_to_another_row_cannot_be_read(
     await plant(engine, old, 2)
     (column,) = (each for each in SEALED if each.table == table)
     first, second = await read_rows(engine, table)
-    assert old.open(first[-1], column.context(*first[:-1]))
+    assert old.open(first[-1], column.find_context(first))
     for row, sealed in ((first, second[-1]), (second, first[-1])):
         with pytest.raises(InternalError, match=r"master\.key"):
-            old.open(sealed, column.context(*row[:-1]))
+            old.open(sealed, column.find_context(row))
 
 
 async def test_a_value_that_is_moved_to_another_column_cannot_be_read(
@@ -207,7 +183,7 @@ async def test_a_value_that_is_moved_to_another_column_cannot_be_read(
         for other, values in rows.items():
             if other is not column:
                 with pytest.raises(InternalError):
-                    old.open(row[-1], other.context(*values[:-1]))
+                    old.open(row[-1], other.find_context(values))
 
 
 async def test_a_value_that_cannot_be_read_keeps_the_old_key(
@@ -216,8 +192,9 @@ async def test_a_value_that_cannot_be_read_keeps_the_old_key(
     await plant(engine, old, 2)
     providers = SEALED[TABLES.index("providers")]
     row = (await read_rows(engine, "providers"))[0]
-    key = dict(zip(providers.fields, row[:-1], strict=True))
-    damaged = providers.replace().step(**key, before=row[-1], sealed=row[-1][:-1] + b"\0")
+    damaged = providers.replace().step(
+        **providers.read_key(row), before=row[-1], sealed=row[-1][:-1] + b"\0"
+    )
     await engine.write(Unit("", (damaged,)))
     with pytest.raises(CommandFailed, match=r"providers\.secrets cannot be decrypted for app_id"):
         await rotate(directory, engine, database_url)

@@ -15,10 +15,10 @@ from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Gone, Outcome, OutgoingMessage, Rejected, Retry, Sent
 from clarion.channels.port import Sender
 from clarion.events.drafts import EventDraft
-from clarion.events.model import Delivery, DeliveryStatus
 from clarion.events.pipeline import Pipeline
-from clarion.events.sql import deliveries
 from clarion.events.sql.events import SqlEvents
+from clarion.history.model import Delivery, DeliveryStatus
+from clarion.history.sql import deliveries
 from clarion.people.model import Preferences
 from clarion.people.sql import Users
 from clarion.push.model import (

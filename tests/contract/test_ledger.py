@@ -10,13 +10,13 @@ from clarion.events.model import (
     Audience,
     AudienceKind,
     DeadLetter,
-    DeliveryStatus,
     Event,
     EventStatus,
     JobKind,
     JobOutcome,
 )
 from clarion.events.sql.ledger import SqlLedger
+from clarion.history.model import DeliveryStatus
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.contract.test_retention import id_at

@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.events.model import (
-    Attempt,
-    Delivery,
-    DeliveryStatus,
-    ReasonCode,
-)
-from clarion.events.sql import deliveries as steps
-from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.history.model import Attempt, Delivery, DeliveryStatus, ReasonCode
+from clarion.history.sql import deliveries as steps
+from clarion.history.sql.deliveries import SqlDeliveries
 from clarion.push.model import (
     Device,
     DeviceDetails,

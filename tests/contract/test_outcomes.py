@@ -9,22 +9,19 @@ import pytest
 from clarion.catalog.model import Channel
 from clarion.events.leases import Leases
 from clarion.events.model import (
-    Attempt,
     DeadLetter,
     DedupeClaim,
-    DeliveryStatus,
     Event,
     EventStatus,
-    InboxUpdate,
     Job,
     JobKind,
     JobOutcome,
     LimitClaim,
-    Notification,
     Reschedule,
 )
 from clarion.events.outcome_writer import OutcomeWriter
-from clarion.inbox.model import InboxAction, InboxState
+from clarion.history.model import Attempt, DeliveryStatus, Notification
+from clarion.inbox.model import InboxAction, InboxState, InboxUpdate
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate
@@ -171,7 +168,7 @@ async def test_a_key_can_be_taken_over_from_the_expected_holder(store: PipelineS
     assert await store.write(outcome) == [False]
     taken = replace(outcome, dedupe_claim=claim_key("key", added, first.notification.id))
     assert await store.write(taken) == [True]
-    earlier = await store.notifications.find_earlier(store.app_id, ["key"], NOW)
+    earlier = await store.claims.find_earlier(store.app_id, ["key"], NOW)
     assert earlier["key"].notification_id == added.id
 
 
@@ -192,7 +189,7 @@ async def test_a_lost_use_of_a_limit_is_refused(store: PipelineStore, inboxes: S
     second = full_outcome(*await store.claimed(), dedupe_claim=None)
     assert await store.write(first) == [True]
     await refuse(store, inboxes, second)
-    assert await store.notifications.find_limit_counts(store.app_id, ["limit", "x"]) == {"limit": 1}
+    assert await store.claims.find_limit_counts(store.app_id, ["limit", "x"]) == {"limit": 1}
 
 
 def update(of: Notification, seen: int, *, is_new: bool = False) -> InboxUpdate:
@@ -312,7 +309,7 @@ async def test_two_nodes_share_a_limit(store: PipelineStore, other_node: Engine)
     ]
     held = await asyncio.gather(*(nodes[n % 2].write(each) for n, each in enumerate(outcomes)))
     assert held.count([True]) == 7
-    assert await store.notifications.find_limit_counts(store.app_id, ["limit"]) == {"limit": 7}
+    assert await store.claims.find_limit_counts(store.app_id, ["limit"]) == {"limit": 7}
 
 
 async def test_an_event_is_completed_with_its_last_recipient(store: PipelineStore) -> None:

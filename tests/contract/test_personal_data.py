@@ -1,10 +1,10 @@
-"""Every table and column that could hold data about a user is in the inventory, on both engines."""
+"""Every table and column that could hold data about a user is declared, on both engines."""
 
 import re
 
 import pytest
 
-from clarion.app.personal_data import IMPERSONAL, PERSONAL
+from clarion.app.tables import PERSONAL, TABLES
 from clarion.store.engine import Engine
 from tests.planting import read_schema
 
@@ -12,19 +12,17 @@ from tests.planting import read_schema
 SUSPICIOUS = re.compile(r"user|email|phone|name$|title|body|payload|content|audience|address")
 
 
-async def test_every_table_is_in_the_inventory(engine: Engine, database_url: str) -> None:
-    personal = {each.table for each in PERSONAL}
-    assert set(await read_schema(engine, database_url)) == personal | IMPERSONAL.keys()
-    assert not personal & IMPERSONAL.keys()
+async def test_every_table_is_declared_once(engine: Engine, database_url: str) -> None:
+    names = [each.name for each in TABLES]
+    assert sorted(await read_schema(engine, database_url)) == sorted(names)
 
 
 async def test_every_column_is_exported_or_omitted_for_a_reason(
     engine: Engine, database_url: str
 ) -> None:
     schema = await read_schema(engine, database_url)
-    listed = {each.table: {*each.columns, *each.omitted} for each in PERSONAL}
-    assert listed == {each.table: set(schema[each.table]) for each in PERSONAL}
-    assert [each.table for each in PERSONAL if each.columns.keys() & each.omitted.keys()] == []
+    listed = {each.name: set(each.answers) for each in PERSONAL}
+    assert listed == {each.name: set(schema[each.name]) for each in PERSONAL}
 
 
 async def test_tables_without_personal_data_have_no_suspicious_columns(
@@ -33,9 +31,10 @@ async def test_tables_without_personal_data_have_no_suspicious_columns(
     """Each of these was looked at: they are of apps and of those who operate Clarion."""
     schema = await read_schema(engine, database_url)
     found = {
-        (table, column)
-        for table in IMPERSONAL
-        for column in schema[table]
+        (table.name, column)
+        for table in TABLES
+        if table.impersonal
+        for column in schema[table.name]
         if SUSPICIOUS.search(column)
     }
     assert found == {
@@ -59,13 +58,13 @@ async def test_tables_without_personal_data_have_no_suspicious_columns(
     }
 
 
-@pytest.mark.parametrize("each", PERSONAL, ids=lambda each: each.table)
+@pytest.mark.parametrize("each", PERSONAL, ids=lambda each: each.name)
 def test_a_row_by_which_others_are_found_is_erased_after_them(each: object) -> None:
-    order = [known.table for known in PERSONAL]
+    order = [known.name for known in PERSONAL]
     before = {
         "notifications": {"attempts", "deliveries"},
         "devices": {"messages", "subscriptions", "push_endpoints", "feedback"},
         "former_device_users": {"messages", "feedback"},
     }
-    name = getattr(each, "table", "")
+    name = getattr(each, "name", "")
     assert all(order.index(child) < order.index(name) for child in before.get(name, set()))

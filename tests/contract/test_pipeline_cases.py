@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from clarion.catalog.model import Channel, Digest, Priority
-from clarion.events.model import DeliveryStatus, ReasonCode
 from clarion.events.outcome_writer import TRIES
 from clarion.events.worker import CLAIMS
+from clarion.history.model import DeliveryStatus, ReasonCode
 from clarion.store.opening import migrate
 from tests.contract.pipeline_model import HOUR, MINUTE, NEVER_QUIET, ModelUser
 from tests.contract.pipeline_world import TEXT, TYPES, Store, World

@@ -14,7 +14,8 @@ from clarion.events.leases import RENEWED_MS
 from clarion.events.model import DECISIONS, Audience, AudienceKind, Event, Job, JobKind
 from clarion.events.pipeline import Pipeline
 from clarion.events.sql.jobs import END, SqlQueue
-from clarion.inbox.sql.inboxes import DELETE, SqlInboxes
+from clarion.history.sql.changes import DELETE
+from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.model import Preferences
 from clarion.people.sql import Users
 from clarion.store.engine import Engine

@@ -8,10 +8,11 @@ from clarion.catalog.model import Channel
 from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.events.cases import CaseReader, DecisionRequest
 from clarion.events.decide.rules import decide
-from clarion.events.model import Audience, AudienceKind, Content, PublishedTo, ReasonCode
+from clarion.events.model import Audience, AudienceKind
 from clarion.events.publications import Publication
 from clarion.events.publisher import Publisher
 from clarion.events.sql.events import SqlEvents
+from clarion.history.model import Content, PublishedTo, ReasonCode
 from clarion.idempotency.model import StoredResponse
 from clarion.people.sql import Users
 from clarion.push.model import Message

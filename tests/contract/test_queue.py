@@ -13,7 +13,6 @@ from clarion.events.model import (
     Audience,
     AudienceKind,
     DeadLetter,
-    DeliveryStatus,
     DueJobs,
     Event,
     EventStatus,
@@ -23,6 +22,7 @@ from clarion.events.model import (
     Reschedule,
 )
 from clarion.events.sql.jobs import SqlQueue
+from clarion.history.model import DeliveryStatus
 from clarion.store.engine import Engine
 from tests.factories import DAY, MINUTE, NOW, new_app_id
 from tests.pipeline import (

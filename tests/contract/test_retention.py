@@ -9,22 +9,23 @@ from clarion.access.sql import Apps
 from clarion.catalog.model import Channel
 from clarion.events.model import (
     NEVER,
-    Attempt,
     DeadLetter,
     DedupeClaim,
-    DeliveryStatus,
     EventStatus,
     Job,
     JobKind,
     JobOutcome,
     LimitClaim,
-    Notification,
 )
 from clarion.events.sql.retention import LOOKED_AT_FACTOR, SqlRetention
-from clarion.idempotency.sql import IdempotencyKeys
+from clarion.events.tables import DEDUPES, LIMIT_COUNTS
+from clarion.history.model import Attempt, DeliveryStatus, Notification
+from clarion.history.sql.retention import find_old
+from clarion.idempotency.tables import IDEMPOTENCY_KEYS
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.retention import prune
 from clarion.store.statement import statement
 from tests.factories import DAY, NOW, make_app, make_once, make_provider_key
 from tests.inbox import list_inbox
@@ -95,27 +96,23 @@ async def is_left(store: PipelineStore, of: Notification) -> set[bool]:
     return {bool(found), bool(deliveries), bool(await store.deliveries.list_attempts(of.id))}
 
 
-async def test_old_notifications_are_found_by_app_and_user(
-    store: PipelineStore, retention: SqlRetention
-) -> None:
+async def test_old_notifications_are_found_by_app_and_user(store: PipelineStore) -> None:
     first, second = await add_notification(store, OLD), await add_notification(store, OLD)
     bo = await add_notification(store, OLD, "bo")
     await add_notification(store, YOUNG)
-    assert await retention.find_old_notifications(BEFORE, 100) == {
+    assert await find_old(store.engine, BEFORE, 100) == {
         (store.app_id, "ana"): [first.id, second.id],
         (store.app_id, "bo"): [bo.id],
     }
     # Two rows a notification: the limit is of rows, and the oldest come first.
-    assert await retention.find_old_notifications(BEFORE, 1) == {(store.app_id, "ana"): [first.id]}
-    assert await retention.find_old_notifications(OLD, 100) == {}
+    assert await find_old(store.engine, BEFORE, 1) == {(store.app_id, "ana"): [first.id]}
+    assert await find_old(store.engine, OLD, 100) == {}
 
 
-async def test_the_moment_itself_is_not_before(
-    store: PipelineStore, retention: SqlRetention
-) -> None:
+async def test_the_moment_itself_is_not_before(store: PipelineStore) -> None:
     made = await add_notification(store, OLD)
-    assert await retention.find_old_notifications(OLD, 9) == {}
-    assert await retention.find_old_notifications(OLD + 1, 9) == {(store.app_id, "ana"): [made.id]}
+    assert await find_old(store.engine, OLD, 9) == {}
+    assert await find_old(store.engine, OLD + 1, 9) == {(store.app_id, "ana"): [made.id]}
 
 
 async def test_forgotten_notifications_are_deleted_and_counts_stay_exact(
@@ -288,7 +285,7 @@ async def test_a_round_looks_at_some_jobs_and_the_next_goes_on_from_there(
     assert [await retention.prune_orphaned_jobs(1) for _ in range(4)] == [0, 0, 1, 0]
 
 
-async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRetention) -> None:
+async def test_expired_claims_are_deleted(store: PipelineStore) -> None:
     for name, expires_at in (("a", NOW), ("b", NOW + 1)):
         event, job = await store.claimed()
         made = make_notification(event)
@@ -305,10 +302,11 @@ async def test_expired_claims_are_deleted(store: PipelineStore, retention: SqlRe
                 final_status=EventStatus.COMPLETED,
             )
         ) == [True]
-    assert await retention.prune_claims(NOW, 100) == 1
-    assert await retention.prune_claims(NOW, 100) == 0
-    assert await store.notifications.find_limit_counts(store.app_id, ["a", "b"]) == {"b": 1}
-    assert set(await store.notifications.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
+    for table in (DEDUPES, LIMIT_COUNTS):
+        assert await prune(store.engine, table, NOW, 100) == 1
+        assert await prune(store.engine, table, NOW, 100) == 0
+    assert await store.claims.find_limit_counts(store.app_id, ["a", "b"]) == {"b": 1}
+    assert set(await store.claims.find_earlier(store.app_id, ["a", "b"], NOW - 1)) == {"b"}
 
 
 async def test_expired_idempotency_keys_are_deleted(store: PipelineStore) -> None:
@@ -316,8 +314,8 @@ async def test_expired_idempotency_keys_are_deleted(store: PipelineStore) -> Non
         event = make_event(store.app_id)
         once = make_once(store.app_id, key=key, now=NOW - 1, expires_at=expires_at)
         assert await store.events.accept([event], [], once) is None
-    assert await IdempotencyKeys(store.engine).prune(NOW, 100) == 1
-    assert await IdempotencyKeys(store.engine).prune(NOW, 100) == 0
+    assert await prune(store.engine, IDEMPOTENCY_KEYS, NOW, 100) == 1
+    assert await prune(store.engine, IDEMPOTENCY_KEYS, NOW, 100) == 0
     again = make_once(store.app_id, key="a", now=NOW - 1)
     assert await store.events.find_response(again) is None
     assert await store.events.find_response(replace(again, key="b")) is not None

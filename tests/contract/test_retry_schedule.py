@@ -20,17 +20,12 @@ from clarion.channels.model import (
 )
 from clarion.clock import Clock
 from clarion.events.drafts import EventDraft
-from clarion.events.model import (
-    Delivery,
-    DeliveryStatus,
-    EventStatus,
-    NotificationStatus,
-    ReasonCode,
-)
+from clarion.events.model import EventStatus
 from clarion.events.outcome_writer import TRIES
 from clarion.events.pipeline import Pipeline
 from clarion.events.schedules import SPREAD, WAITS_S
 from clarion.events.status import summarize
+from clarion.history.model import Delivery, DeliveryStatus, NotificationStatus, ReasonCode
 from clarion.people.model import Preferences
 from clarion.people.sql import Users
 from clarion.store.engine import Engine

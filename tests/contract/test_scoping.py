@@ -90,8 +90,8 @@ EXCEPTIONS = (
         "By the id of a notification or event that was found for its app, in the same unit or"
         " before.",
         "notification_id event_id id",
-        """add_attempt cancel_event delete_attempts delete_attempts_of_notification
-        delete_deliveries delete_deliveries_of_notification delete_event end_delivery
+        """add_attempt cancel_event delete_attempts
+        delete_deliveries delete_event end_delivery
         get_notification list_attempts list_attempts_of_channel put_delivery reopen_held
         replay_jobs wake_held_of_event
         find_personal_attempts erase_attempts erase_all_attempts show_personal_attempts
@@ -119,10 +119,10 @@ EXCEPTIONS = (
         list_inactive_users select_analytics_of_minute select_old_analytics
         move_due_jobs move_waiting_jobs select_chunk_of_jobs select_jobs_between
         select_deleted_topics select_deliveries_without_job select_due_erasures
-        select_events_without_job select_expired_dedupes
-        select_expired_idempotency_keys select_expired_limit_counts select_expired_messages
-        select_expired_tickets select_expired_topic_messages select_old_devices
-        select_old_feedback select_old_former_device_users select_old_notifications
+        select_events_without_job find_ended_dedupes
+        find_ended_idempotency_keys find_ended_limit_counts select_expired_messages
+        find_ended_tickets select_expired_topic_messages select_old_devices
+        find_ended_feedback select_old_former_device_users select_old_notifications
         select_oldest_jobs select_open_erasures select_orphaned_jobs""",
     ),
     by(

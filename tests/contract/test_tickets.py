@@ -3,7 +3,9 @@
 import asyncio
 
 from clarion.access.sql import Tickets
+from clarion.access.tables import TICKETS
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.retention import prune
 from tests.factories import NOW, make_ticket
 
 
@@ -38,10 +40,10 @@ async def test_of_many_calls_on_two_nodes_one_gets_the_ticket(
         assert [each for each in redeemed if each] == [ticket]
 
 
-async def test_expired_tickets_are_pruned_in_chunks(tickets: Tickets) -> None:
+async def test_expired_tickets_are_pruned_in_chunks(engine: Engine, tickets: Tickets) -> None:
     old = [make_ticket(expires_at=NOW - n) for n in range(5)]
     fresh = make_ticket(expires_at=NOW + 1)
     for each in (*old, fresh):
         await tickets.add(each)
-    assert [await tickets.prune(NOW, 3) for _ in range(3)] == [3, 2, 0]
+    assert [await prune(engine, TICKETS, NOW, 3) for _ in range(3)] == [3, 2, 0]
     assert await tickets.redeem(fresh.hash, NOW) == fresh

@@ -14,9 +14,10 @@ from clarion.channels.model import Provider
 from clarion.channels.twilio import build_callback_url
 from clarion.channels.twilio_callbacks import BODY_LIMIT_BYTES, TwilioCallbacks, sign
 from clarion.errors import BodyTooLarge, Forbidden, MalformedBody, MethodNotAllowed, NotFound
-from clarion.events.model import Delivery, DeliveryStatus, JobOutcome
-from clarion.events.sql import deliveries
-from clarion.events.sql.deliveries import SqlDeliveryReports
+from clarion.events.model import JobOutcome
+from clarion.history.model import Delivery, DeliveryStatus
+from clarion.history.sql import deliveries
+from clarion.history.sql.deliveries import SqlDeliveryReports
 from clarion.http.asgi import Request
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit

@@ -8,6 +8,7 @@ import asyncio
 
 import asyncpg
 
+from clarion.app.tables import COPIED
 from clarion.store.copying.data_copy import DataCopy, Watch
 from clarion.store.copying.source import Source
 from clarion.store.copying.target import Target
@@ -23,7 +24,7 @@ def copy_database(path: str, url: str, kill_at: int) -> None:
 async def _copy(path: str, url: str, switch: KillSwitch) -> None:
     connection = await asyncpg.connect(url)
     connection.add_query_logger(lambda _record: switch.count())
-    source = Source.open(path)
+    source = Source.open(path, COPIED)
     watch = Watch(lambda _table, _rows: None, lambda _table, _rows: None, lambda: None)
     await DataCopy(source, Target(connection), watch, batch_rows=BATCH_ROWS).run()
     source.close()

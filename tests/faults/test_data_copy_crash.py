@@ -6,8 +6,9 @@ from pathlib import Path
 
 import asyncpg
 
+from clarion.app.tables import COPIED
 from clarion.store.copying.source import Source
-from clarion.store.copying.tables import Table
+from clarion.store.copying.tables import CopiedTable
 from clarion.store.migrations.plan import apply_to_postgres
 from tests.faults.copying import copy_database
 from tests.faults.migrating import run_apart
@@ -24,9 +25,9 @@ COUNT = "SELECT COALESCE(SUM(row_count), 0) FROM copied_tables"
 STRIDE = 37
 
 
-def fill(path: str) -> list[Table]:
+def fill(path: str) -> list[CopiedTable]:
     fill_sqlite(path, None, 0)
-    source = Source.open(path)
+    source = Source.open(path, COPIED)
     tables = source.list_tables()
     source.close()
     Path(path).unlink()

@@ -13,9 +13,9 @@ from clarion.access.deleted_apps import DeletedApps
 from clarion.access.sql import Apps
 from clarion.access.vault import Vault
 from clarion.app.housekeeping import CHUNK, Task
-from clarion.app.personal_data import PERSONAL
 from clarion.app.server import watch_other_nodes
 from clarion.app.stores import NODE_ID_LENGTH
+from clarion.app.tables import PERSONAL
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
@@ -26,13 +26,16 @@ from clarion.events.ledger import LedgerCheck
 from clarion.events.model import AUDIENCES, DECISIONS
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
-from clarion.events.sql.deliveries import SqlDeliveries
+from clarion.events.sql.claims import SqlClaims
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.ledger import SqlLedger
-from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
+from clarion.events.tables import DEDUPES, LIMIT_COUNTS
+from clarion.history.sql.deliveries import SqlDeliveries
+from clarion.history.sql.notifications import SqlNotificationReader
+from clarion.history.sql.retention import find_old
 from clarion.inbox.actions import InboxActions
 from clarion.inbox.live import LiveClients
 from clarion.inbox.sql.inboxes import SqlInboxes
@@ -61,6 +64,7 @@ from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import SqlBroadcasts
 from clarion.sockets.protocol import HEARTBEAT_S
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.retention import prune
 from clarion.system.supervisor import Supervisor
 from clarion.telemetry.metrics import GatewayMetrics
 from tests.pipeline import FixedChannels, find_no_caps
@@ -260,6 +264,7 @@ class Node:
             events=SqlEvents(engine),
             queue=SqlQueue(engine, self._node_id),
             notifications=SqlNotificationReader(engine),
+            claims=SqlClaims(engine),
             outcomes=SqlOutcomes(engine),
             deliveries=SqlDeliveries(engine),
             users=self.users,
@@ -297,7 +302,7 @@ class Node:
 
     async def _prune_notifications(self, now: int) -> int:
         """Delete old notifications, as `clarion.app.housekeeping` does."""
-        found = await self._retention.find_old_notifications(now - self._site.kept_ms, CHUNK)
+        found = await find_old(self.engine, now - self._site.kept_ms, CHUNK)
         for owner, ids in found.items():
             await self.inboxes.forget(*owner, ids)
         return CHUNK if found else 0
@@ -307,7 +312,8 @@ class Node:
         steps = {
             "expire_messages": (3.0, lambda now: self.dispatch.expire(now, CHUNK)),
             "run_erasures": (2.0, self.eraser.run_due),
-            "prune_claims": (5.0, lambda now: retention.prune_claims(now, limit=CHUNK)),
+            "prune_dedupes": (5.0, lambda now: prune(engine, DEDUPES, now, CHUNK)),
+            "prune_limit_counts": (5.0, lambda now: prune(engine, LIMIT_COUNTS, now, CHUNK)),
             "prune_notifications": (2.0, self._prune_notifications),
             "prune_orphaned_jobs": (60.0, lambda _now: retention.prune_orphaned_jobs(CHUNK)),
         }

@@ -17,7 +17,7 @@ from clarion.audit.operations import AUDITED, NOT_AUDITED
 from clarion.cli.main import app
 from clarion.events.decide.rules import ORDER
 from clarion.events.ledger import LedgerCheck
-from clarion.events.model import ReasonCode
+from clarion.history.model import ReasonCode
 from clarion.http.docs import list_errors
 from clarion.push.connections import Connections
 from clarion.settings import describe

@@ -7,11 +7,15 @@ An import counts wherever it stands: for types alone, inside a function, at the 
 """
 
 import ast
+import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from clarion.store.table import Table
 
 ROOT = Path(__file__).resolve().parents[2] / "src" / "clarion"
 SLICES = {
@@ -21,6 +25,8 @@ SLICES = {
     "catalog",
     "push",
     "events",
+    "history",
+    "analytics",
     "inbox",
     "channels",
     "idempotency",
@@ -30,6 +36,7 @@ COMPOSITION = {"app", "cli", "__main__"}
 # What lies at the top though it is no folder of its own: the vocabulary that every slice uses.
 LOOSE = {"clock", "errors", "fields", "pacing", "pages"}
 FUNCTION_LINES = 50
+SQL = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE) (\w+)")
 VAGUE = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "base", "misc"}
 
 
@@ -45,11 +52,11 @@ class Module(NamedTuple):
     @property
     def is_contract(self) -> bool:
         """Whether other slices may see it."""
-        return self.parts[1:2] in (("model",), ("port",))
+        return self.parts[1:2] in (("model",), ("port",), ("views",))
 
     @property
     def is_adapter(self) -> bool:
-        return "sql" in self.parts or self.parts[:2] in (
+        return bool({"sql", "tables"} & set(self.parts)) or self.parts[:2] in (
             ("nodes", "redis"),
             ("nodes", "memory"),
             ("nodes", "local_bus"),
@@ -135,6 +142,63 @@ def test_the_check_tells_allowed_from_forbidden(
 ) -> None:
     (other,) = imported(ast.parse(source))
     assert is_allowed(Module(tuple(importer.split("."))), other) is expected
+
+
+def find_owners() -> dict[str, str]:
+    """Return the slice of each table, by its declaration."""
+    paths = ROOT.glob("*/tables.py")
+    slices = {path.parent.name: f"clarion.{path.parent.name}.tables" for path in paths}
+    slices.pop("app")  # the list of all
+    return {
+        value.name: name
+        for name, module in slices.items()
+        for value in vars(importlib.import_module(module)).values()
+        if isinstance(value, Table)
+    }
+
+
+def find_sql(tree: ast.AST) -> Iterator[str]:
+    """Yield the tables that the texts of a module read or write."""
+    for node in ast.walk(tree):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        text = "".join(
+            part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else " _ "
+            for part in parts
+        )
+        yield from SQL.findall(text)
+
+
+def test_a_tables_sql_is_in_one_slice() -> None:
+    owners = find_owners()
+    assert {
+        f"{'.'.join(module.parts)} has SQL on {table}, a table of {owners[table]}/"
+        for module, tree in modules().items()
+        for table in find_sql(tree)
+        if table in owners and module.top != owners[table]
+    } == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "tables"),
+    [
+        ('f"SELECT 1 FROM users {x} JOIN events"', ["users", "events"]),
+        ('f"UPDATE {x}jobs SET"', []),
+        ('"DELETE FROM devices WHERE id IN (SELECT id FROM topics)"', ["devices", "topics"]),
+        ('f"INSERT INTO {TABLE.name} VALUES"', []),
+    ],
+)
+def test_tables_are_found_in_texts(source: str, tables: list[str]) -> None:
+    assert list(dict.fromkeys(find_sql(ast.parse(source)))) == tables
+
+
+def test_models_and_sql_import_nothing_of_http() -> None:
+    assert [
+        ".".join(module.parts)
+        for module, tree in modules().items()
+        if {"model", "sql", "tables"} & set(module.parts[1:])
+        for other in imported(tree)
+        if other.top == "http"
+    ] == []
 
 
 def test_nothing_else_lies_loose_at_the_top() -> None:

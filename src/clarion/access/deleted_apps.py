@@ -1,8 +1,7 @@
 """The apps that are being deleted: nothing of them works any more, on any node.
 
-The node that deletes an app knows it at once, others when they are told; within `POLL_S` at the
-latest, also if a command deleted it. What is left of an app in the
-store is removed in the background: see `app_deletion.py`.
+The node that deletes an app knows it at once, others when they are notified, and after
+`POLL_S` at the latest, also if a command deleted it. Housekeeping removes the rows of the app.
 """
 
 from __future__ import annotations

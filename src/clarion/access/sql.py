@@ -25,7 +25,6 @@ from clarion.pages import Page
 from clarion.store.engine import Engine, explain_conflict
 from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, statement
-from clarion.store.sweeps import expiry_sweep, sweep
 
 K = TypeVar("K", UserKey, ProviderKey)
 # So long the list shows keys that have ended.
@@ -49,6 +48,11 @@ PROVIDER_KEYS = Record(ProviderKey)
 USER_KEYS = Record(UserKey)
 TICKETS = Record(Ticket)
 KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
+
+DELETE_MARK = statement(
+    "delete_mark_of_app", "DELETE FROM apps WHERE id = :id AND deleted_at <= :before"
+)
+FIND_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
 
 INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
@@ -198,7 +202,6 @@ REDEEM_TICKET = statement(
     f"DELETE FROM tickets WHERE hash = :hash AND expires_at > :now RETURNING {TICKETS.columns}",
 )
 DELETE_TICKETS = statement("delete_tickets", "DELETE FROM tickets WHERE app_id = :app_id")
-SELECT_OLD_TICKETS, DELETE_TICKET = expiry_sweep("tickets", "hash")
 
 
 class Apps:
@@ -275,6 +278,10 @@ class Apps:
         tickets = DELETE_TICKETS.step(app_id=app_id)
         done = await self._engine.write(Unit(app_id, (mark, *revoke, tickets)))
         return APPS.read(done[0][0]) if done else None
+
+    async def remove_mark(self, app_id: str, before: int) -> None:
+        """Remove the row of an app that was deleted before a time: nothing else of it is left."""
+        await self._engine.write(Unit(app_id, (DELETE_MARK.step(id=app_id, before=before),)))
 
     async def list_deleted(self) -> tuple[str, ...]:
         """Return the ids of the apps that are deleted, as long as something of them may be left."""
@@ -451,6 +458,21 @@ class Tickets:
         done = await self._engine.write(Unit(ticket_hash.hex(), (redeem,)))
         return TICKETS.read(done[0][0]) if done else None
 
-    async def prune(self, now: int, limit: int) -> int:
-        """Delete expired tickets, at most so many; return how many."""
-        return await sweep(self._engine, SELECT_OLD_TICKETS, DELETE_TICKET, now=now, limit=limit)
+
+def of_apps(table: str) -> str:
+    """Return the source and condition of all rows of a table, app by app.
+
+    The apps come first: of each, the range of its index is read. SQLite keeps to the order of a
+    cross join.
+    """
+    return f"apps CROSS JOIN {table} WHERE {table}.app_id = apps.id"
+
+
+def of_living_apps(table: str) -> str:
+    """Return the same without the rows of deleted apps."""
+    return f"{of_apps(table)} AND apps.deleted_at IS NULL"
+
+
+def is_of_living_app(app_id: str) -> str:
+    """Return the condition that an app is not deleted."""
+    return f"(SELECT apps.deleted_at FROM apps WHERE apps.id = {app_id}) IS NULL"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.events.model import ReasonCode
+from clarion.history.model import ReasonCode
 
 REASONS: dict[str, str] = {
     ReasonCode.ALLOWED.value: "Nothing speaks against it",

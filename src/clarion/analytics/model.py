@@ -141,3 +141,9 @@ def find_bucket_bound(counts: dict[str, int], share: float) -> int | None:
         if left <= 0:
             return bound
     return None
+
+
+def bucket(latency: str) -> str:
+    """Return the SQL expression for the bucket of a latency in milliseconds."""
+    cases = " ".join(f"WHEN {latency} <= {bound} THEN '{bound}'" for bound in BOUNDS_MS)
+    return f"CASE {cases} ELSE '{LONGER}' END"

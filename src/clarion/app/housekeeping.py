@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 
 from clarion.analytics.model import KEPT_MS, Interval
 from clarion.analytics.rollup import Rollup
-from clarion.app.app_deletion import AppDeletion
+from clarion.app.tables import TABLES
 from clarion.errors import ClarionError
+from clarion.history.sql.retention import find_old
 from clarion.nodes.watch import Watch
+from clarion.store.lifecycle import app_rows
+from clarion.store.lifecycle.retention import DAY_MS, list_prunes
 from clarion.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from clarion.push.dispatch import Dispatch
     from clarion.push.port import Devices
     from clarion.settings import Settings
+    from clarion.store.engine import Engine
 
     # Takes the time, does at most a chunk, and returns how much it did.
     Step = Callable[[int], Awaitable[int]]
@@ -38,9 +42,8 @@ if TYPE_CHECKING:
 CHUNK = 500
 # A device may have a thousand subscriptions and as many messages, which are deleted with it.
 DEVICES_AT_ONCE = 10
-DAY_MS = 24 * 3600 * 1000
-# Failed sign-ins count for an hour, and a lock ends before that.
-ATTEMPTS_KEPT_MS = 3600 * 1000
+# Longer than anything that began before the deletion of an app can still be written.
+MARK_KEPT_MS = 3600 * 1000
 _PAUSE_S = 0.05
 _PRUNE_EVERY_S = 60
 _COUNT_EVERY_S = 5
@@ -102,7 +105,7 @@ def list_tasks(
     steps: dict[str, tuple[float, Step]] = {
         "expire_messages": (10, partial(dispatch.expire, limit=CHUNK)),
         "expire_topic_messages": (10, partial(stores.broadcasts.expire, limit=CHUNK)),
-        "delete_apps": (5, AppDeletion(stores.engine, stores.apps).step),
+        "delete_apps": (5, partial(delete_apps, stores.engine, stores.apps)),
         "run_erasures": (2, eraser.run_due),
         "count_analytics": (_COUNT_EVERY_S, Rollup(stores.tally, CHUNK).step),
         "purge_deleted_users": (60, _before(settings.deleted_user_days, eraser.purge)),
@@ -125,14 +128,12 @@ def list_tasks(
 
 def _list_prunes(stores: Stores, settings: Settings) -> dict[str, Step]:
     """Return what deletes old rows."""
-    retention, admins, days = stores.retention, stores.admins, settings
-    of_devices = max(days.message_days, days.device_days)
+    retention, days = stores.retention, settings
     return {
-        "prune_tickets": partial(stores.tickets.prune, limit=CHUNK),
-        "prune_idempotency_keys": partial(stores.idempotency_keys.prune, limit=CHUNK),
-        "prune_admin_sessions": partial(admins.sessions.prune, limit=CHUNK),
-        "prune_sign_in_attempts": lambda now: admins.attempts.prune(now - ATTEMPTS_KEPT_MS, CHUNK),
-        "prune_claims": partial(retention.prune_claims, limit=CHUNK),
+        **{
+            f"prune_{table.name}": step
+            for table, step in list_prunes(stores.engine, TABLES, settings, CHUNK)
+        },
         "prune_orphaned_jobs": lambda _now: retention.prune_orphaned_jobs(CHUNK),
         "prune_messages": _of_every_app(stores.apps, stores.history.prune, days.message_days),
         "prune_events": _of_every_app(stores.apps, retention.prune_events, days.event_days),
@@ -140,9 +141,10 @@ def _list_prunes(stores: Stores, settings: Settings) -> dict[str, Step]:
             days.notification_days, partial(_prune_notifications, stores)
         ),
         "prune_devices": partial(_prune_devices, stores, days.device_days * DAY_MS),
-        "prune_former_device_users": _before(of_devices, stores.devices.prune_former_users),
-        "prune_feedback": _before(days.device_days, stores.feedback.prune),
         "prune_audit_log": _before(days.audit_days, stores.audit_log.prune),
+        "prune_former_device_users": _before(
+            max(days.message_days, days.device_days), stores.devices.prune_former_users
+        ),
         "prune_topics": _before(days.device_days, stores.topics.prune_deleted),
         **{
             f"prune_analytics_of_{interval}s": _prune_counts(stores, interval)
@@ -175,6 +177,21 @@ def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], 
     return step
 
 
+async def delete_apps(engine: Engine, apps: Apps, now: int) -> int:
+    """Remove a chunk of each deleted app; return `CHUNK` or more if there is more to do.
+
+    The row of the app stays as a mark until nothing else is left. Everything is in the store: after
+    a crash, or on another node, the next step goes on.
+    """
+    most = 0
+    for app_id in await apps.list_deleted():
+        removed = await app_rows.remove_some(engine, TABLES, app_id)
+        most = max(most, removed)
+        if not removed:
+            await apps.remove_mark(app_id, now - MARK_KEPT_MS)
+    return most
+
+
 async def _record_seen(dispatch: Dispatch, devices: Devices, now: int) -> int:
     seen = {
         device_id: dispatch.seen.pop(device_id) for device_id in [*islice(dispatch.seen, CHUNK)]
@@ -199,7 +216,7 @@ async def _record_used(used_keys: set[str], keys: Keys, now: int) -> int:
 
 
 async def _prune_notifications(stores: Stores, before: int, limit: int) -> int:
-    found = await stores.retention.find_old_notifications(before, limit)
+    found = await find_old(stores.engine, before, limit)
     await asyncio.gather(*(stores.inboxes.forget(*owner, ids) for owner, ids in found.items()))
     # A notification has several deliveries, so fewer than the limit may be found and more left.
     return limit if found else 0

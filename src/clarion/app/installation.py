@@ -6,33 +6,17 @@ import secrets
 from dataclasses import dataclass
 
 from clarion.access.vault import Vault, find_key_id
-from clarion.app.key_rotation import SEALED, find_unreadable, seal_context
 from clarion.clock import Clock
 from clarion.errors import InternalError, StartError
 from clarion.store.engine import Engine, Fetch
+from clarion.store.identity import FIND_COPY, INSERT, SELECT, VOID_COPY
 from clarion.store.opening import describe_url
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Unit
+from clarion.store.tables import seal_context
 from clarion.system.data_directory import DataDirectory
 
 _ID_BYTES = 8
 _SEALED = b"clarion"
-
-SELECT = statement(
-    "select_installation", "SELECT id, seal, copy_id FROM installation WHERE slot = 1"
-)
-# Of several nodes that open an empty database at the same time, one adds the row.
-INSERT = statement(
-    "insert_installation",
-    """INSERT INTO installation (id, slot, seal, created_at) VALUES (:id, 1, :seal, :now)
-    ON CONFLICT (slot) DO NOTHING""",
-)
-VOID_COPY = statement(
-    "void_copy_of_installation",
-    "UPDATE installation SET copy_id = NULL WHERE copy_id IS NOT NULL",
-)
-FIND_COPY = statement(
-    "find_copy_into_database", "SELECT name FROM copied_tables ORDER BY name LIMIT 1"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +28,9 @@ class Installation:
 
 
 async def find_key_of(fetch: Fetch) -> bytes | None:
-    """Return the id of the master key of a database; None if nothing is sealed there yet.
-
-    It is empty if all that is known of the key is that there is one.
-    """
-    if rows := await fetch(SELECT):
-        return find_key_id(rows[0][1])
-    # A database of an earlier release, which this one has never opened.
-    for column in SEALED:
-        for row in await fetch(column.select_sample()):
-            return find_key_id(row[-1]) or b""
-    return None
+    """Return the id of the master key of a database; None if nothing is sealed there yet."""
+    rows = await fetch(SELECT)
+    return find_key_id(rows[0][1]) if rows else None
 
 
 def refuse_new_key(directory: DataDirectory, key_id: bytes, database_url: str) -> StartError:
@@ -71,8 +47,8 @@ async def identify(
 ) -> Installation:
     """Return which installation the database is; `StartError` if it is not to be opened.
 
-    A database without an id, which is new or of an earlier release, gets one. It is refused if its
-    secrets are sealed with another master key, or if it is an unfinished copy.
+    A new database gets an id. One whose secrets are sealed with another master key is refused, and
+    so is an unfinished copy.
     """
     if await engine.fetch(FIND_COPY):
         raise StartError(
@@ -96,8 +72,6 @@ async def void_copy(engine: Engine) -> None:
 
 
 async def _add(engine: Engine, vault: Vault, clock: Clock) -> None:
-    if unreadable := await find_unreadable(engine.fetch_in_background, vault):
-        raise StartError(unreadable)
     id_ = secrets.token_hex(_ID_BYTES)
     seal = vault.seal(_SEALED, seal_context(id_))
     await engine.write(Unit("", (INSERT.step(id=id_, seal=seal, now=clock.now()),)))
@@ -110,10 +84,9 @@ def check_key(
     try:
         vault.open(seal, seal_context(id_))
     except InternalError as error:
-        key_id = find_key_id(seal) or b""
         raise StartError(
             f"The secrets in {describe_url(database_url)} are encrypted with the master key "
-            f"{key_id.hex()}, but {directory.master_key} has the key {vault.key_id.hex()}. Copy "
-            "master.key from another node of this database, or from a backup; or choose another "
-            "directory with --data."
+            f"{find_key_id(seal).hex()}, but {directory.master_key} has the key "
+            f"{vault.key_id.hex()}. Copy master.key from another node of this database, or from a "
+            "backup; or choose another directory with --data."
         ) from error

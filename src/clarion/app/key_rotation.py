@@ -1,4 +1,4 @@
-"""Every column with sealed values, and how all of them are sealed again with a new master key."""
+"""How all sealed values are sealed again with a new master key."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from clarion.access.administrators.model import totp_context
-from clarion.access.app_keys import user_key_context
 from clarion.access.vault import Vault, find_key_id, key_id_of
-from clarion.audit.chain import derive_key, retired_key_context
+from clarion.app.tables import TABLES
+from clarion.audit.chain import derive_key
 from clarion.audit.sql import keep_retired_key
-from clarion.channels.model import secrets_context
 from clarion.clock import Clock
 from clarion.errors import CommandFailed, InternalError, StartError
-from clarion.idempotency.model import answer_context
-from clarion.people.erasure.model import hash_key_context, subject_context
-from clarion.push.model import address_context
 from clarion.store.engine import Engine, Fetch
+from clarion.store.identity import FIND_RETIRED_KEY, RETIRE_KEY
+from clarion.store.lifecycle.sealing import SealedColumn, list_sealed
 from clarion.store.opening import sqlite_path
 from clarion.store.postgres.key_locks import hold_key_alone
-from clarion.store.sealed_columns import SealedColumn
-from clarion.store.statement import Row, Unit, Value, statement
+from clarion.store.statement import Row, Unit, Value
 from clarion.system.data_directory import DataDirectory, new_master_key
 
 # While servers run, values can be sealed with the new key and deleted, but not added with the old
@@ -29,106 +25,7 @@ from clarion.system.data_directory import DataDirectory, new_master_key
 _PASSES = 3
 
 
-def seal_context(installation_id: str) -> str:
-    """Return the context of the value that shows which master key a database has."""
-    return f"installation/{installation_id}"
-
-
-# A new column of bytes belongs here, or to `PLAIN`.
-SEALED = (
-    SealedColumn(
-        table="installation",
-        column="seal",
-        key=("id",),
-        fields=("id",),
-        context=seal_context,
-    ),
-    SealedColumn(
-        table="user_keys",
-        column="key",
-        key=("app_id", "kid"),
-        fields=("app_id", "kid"),
-        context=user_key_context,
-    ),
-    SealedColumn(
-        table="idempotency_keys",
-        column="answer",
-        key=("app_id", "key"),
-        fields=("app_id", "key"),
-        context=answer_context,
-    ),
-    SealedColumn(
-        table="providers",
-        column="secrets",
-        key=("app_id", "channel", "name"),
-        fields=("app_id", "channel", "name"),
-        context=secrets_context,
-    ),
-    SealedColumn(
-        table="devices",
-        column="address",
-        key=("id",),
-        fields=("id", "app_id", "token_hash"),
-        context=lambda _id, app_id, token_hash: address_context(app_id, token_hash),
-    ),
-    SealedColumn(
-        table="erasures",
-        column="subject",
-        key=("app_id", "id"),
-        fields=("app_id", "id"),
-        context=subject_context,
-    ),
-    SealedColumn(
-        table="erasure_keys",
-        column="key",
-        key=("app_id",),
-        fields=("app_id",),
-        context=hash_key_context,
-    ),
-    SealedColumn(
-        table="audit_keys",
-        column="sealed_key",
-        key=("id",),
-        fields=("id",),
-        context=retired_key_context,
-    ),
-    SealedColumn(
-        table="totp_secrets",
-        column="secret",
-        key=("administrator_id", "state"),
-        fields=("administrator_id", "state"),
-        context=lambda administrator_id, _state: totp_context(administrator_id),
-    ),
-)
-# Bytes that are no secrets: hashes, and messages.
-PLAIN = frozenset(
-    {
-        ("api_keys", "secret_hash"),
-        ("tickets", "hash"),
-        ("admin_keys", "secret_hash"),
-        ("admin_links", "token_hash"),
-        ("admin_sessions", "secret_hash"),
-        ("trusted_devices", "token_hash"),
-        ("recovery_codes", "code_hash"),
-        ("recovery_codes", "salt"),
-        ("idempotency_keys", "fingerprint"),
-        ("devices", "token_hash"),
-        ("push_endpoints", "capability_hash"),
-        ("devices", "secret_hash"),
-        ("messages", "payload"),
-        ("feedback", "token_hash"),
-        ("topic_messages", "payload"),
-        ("erasures", "user_hash"),
-        ("former_device_users", "token_hash"),
-        ("copied_tables", "last_key"),
-    }
-)
-
-RETIRE_KEY = statement(
-    "retire_key",
-    "INSERT INTO retired_keys (id, retired_at) VALUES (:id, :now) ON CONFLICT (id) DO NOTHING",
-)
-FIND_RETIRED_KEY = statement("find_retired_key", "SELECT id FROM retired_keys WHERE id = :id")
+SEALED = tuple(list_sealed(TABLES))
 
 
 async def refuse_retired_key(engine: Engine, key_id: bytes) -> None:
@@ -140,11 +37,11 @@ async def refuse_retired_key(engine: Engine, key_id: bytes) -> None:
         )
 
 
-async def count_keys(fetch: Fetch) -> dict[bytes | None, int]:
-    """Return how many values there are by the id of their key; None for version 1, without id."""
-    counts = Counter[bytes | None]()
+async def count_keys(fetch: Fetch) -> dict[bytes, int]:
+    """Return how many values there are by the id of their key; it is empty for damaged ones."""
+    counts = Counter[bytes]()
     for column in SEALED:
-        for prefix, count in await fetch(column.count_keys(), v1=b"\x01"):
+        for prefix, count in await fetch(column.count_keys()):
             counts[find_key_id(prefix)] += count
     return dict(counts)
 
@@ -154,7 +51,7 @@ async def find_unreadable(fetch: Fetch, vault: Vault) -> str | None:
     for column in SEALED:
         for row in await fetch(column.select_sample()):
             try:
-                vault.open(row[-1], column.context(*row[:-1]))
+                vault.open(row[-1], column.find_context(row))
             except InternalError as error:
                 return error.detail
     return None
@@ -192,8 +89,8 @@ async def rotate(
     return vault.key_id
 
 
-def _refuse_unknown(keys: Sequence[bytes], used: Mapping[bytes | None, int]) -> None:
-    unknown = {each for each in used if each is not None} - set(map(key_id_of, keys))
+def _refuse_unknown(keys: Sequence[bytes], used: Mapping[bytes, int]) -> None:
+    unknown = set(filter(None, used)) - set(map(key_id_of, keys))
     if unknown:
         names = ", ".join(sorted(each.hex() for each in unknown))
         raise CommandFailed(
@@ -244,29 +141,24 @@ async def _reseal(engine: Engine, vault: Vault, column: SealedColumn) -> AsyncIt
     while rows := await engine.fetch(page, **after):
         changes = [
             replace.bind(
-                **_key(column, row), before=row[-1], sealed=_reseal_value(vault, column, row)
+                **column.read_key(row), before=row[-1], sealed=_reseal_value(vault, column, row)
             )
             for row in rows
             if row[-1] is not None and find_key_id(row[-1]) != vault.key_id
         ]
         if changes:
             await engine.write(Unit("", (replace.many(changes),)))
-        after = _key(column, rows[-1])
+        after = column.read_key(rows[-1])
         yield sum(row[-1] is not None for row in rows)
 
 
 def _reseal_value(vault: Vault, column: SealedColumn, row: Row) -> bytes:
-    context = column.context(*row[:-1])
+    context = column.find_context(row)
     try:
         return vault.seal(vault.open(row[-1], context), context)
     except InternalError as error:
-        key = ", ".join(f"{name} {value!r}" for name, value in _key(column, row).items())
+        key = ", ".join(f"{name} {value!r}" for name, value in column.read_key(row).items())
         raise CommandFailed(
             f"{column.table}.{column.column} cannot be decrypted for {key}, so the old key is "
             "kept. Restore this row from a backup, or delete it, and try again."
         ) from error
-
-
-def _key(column: SealedColumn, row: Row) -> dict[str, Value]:
-    """Return the key of a row that has the fields of the column."""
-    return {name: row[column.fields.index(name)] for name in column.key}

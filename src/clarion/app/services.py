@@ -362,6 +362,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         events=stores.events,
         queue=stores.queue,
         notifications=stores.notifications,
+        claims=stores.claims,
         outcomes=stores.outcomes,
         deliveries=stores.deliveries,
         users=stores.users,

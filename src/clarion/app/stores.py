@@ -16,7 +16,7 @@ from clarion.access.vault import Vault, key_id_of
 from clarion.analytics.sql.aggregates import Analytics, SqlTally
 from clarion.app.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.app.key_rotation import refuse_retired_key
-from clarion.app.personal_data import PERSONAL
+from clarion.app.tables import PERSONAL
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
 from clarion.audit.sql import AuditLog, load_retired_keys
@@ -25,13 +25,14 @@ from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
 from clarion.clock import Clock, MovableClock, SystemClock
-from clarion.events.sql.deliveries import SqlDeliveries, SqlDeliveryReports
+from clarion.events.sql.claims import SqlClaims
 from clarion.events.sql.events import SqlEvents
 from clarion.events.sql.jobs import SqlQueue
 from clarion.events.sql.ledger import SqlLedger
-from clarion.events.sql.notifications import SqlNotificationReader
 from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
+from clarion.history.sql.deliveries import SqlDeliveries, SqlDeliveryReports
+from clarion.history.sql.notifications import SqlNotificationReader
 from clarion.idempotency.sql import IdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.pages import SqlInboxPages
@@ -115,6 +116,7 @@ class Stores:
         self.events = SqlEvents(engine)
         self._open_queue(engine, clock)
         self.notifications = SqlNotificationReader(engine)
+        self.claims = SqlClaims(engine)
         self.outcomes = SqlOutcomes(engine)
         self.deliveries = SqlDeliveries(engine)
         self.delivery_reports = SqlDeliveryReports(engine)

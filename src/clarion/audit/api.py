@@ -15,8 +15,9 @@ from clarion.fields import NO_CONTROLS, documented, is_plain
 from clarion.http.callers import ApiRequest, admin_of, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit, Moment
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, read_moment
+from clarion.http.shapes import Items, check_limit, read_moment
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 
 Plain = Annotated[str, documented(pattern=NO_CONTROLS)]
 VERIFIED_LIMIT = 1_000

@@ -27,7 +27,7 @@ from clarion.channels.routing import OWN_PLATFORM, Routing
 from clarion.channels.targets import Targets
 from clarion.clock import Clock
 from clarion.errors import ClarionError, Conflict, FieldFault, InvalidFields, NotFound
-from clarion.events.model import Content, Notification
+from clarion.history.model import Content, Notification
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected

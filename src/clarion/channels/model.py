@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from clarion.catalog.model import Channel
-from clarion.events.model import Notification
+from clarion.history.model import Notification
 from clarion.people.model import User
 
 S = TypeVar("S", bound=msgspec.Struct)

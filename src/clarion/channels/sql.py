@@ -9,6 +9,7 @@ import msgspec
 from clarion.access.port import Vault
 from clarion.catalog.model import Channel
 from clarion.channels.model import Provider, secrets_context
+from clarion.events.sql.claims import CLAIM_LIMIT
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Row, Unit, statement
@@ -36,12 +37,15 @@ DISABLE = statement(
     f"""UPDATE providers SET is_active = 0, disabled_reason = :reason, updated_at = :now
     WHERE {_KEY} AND is_active = 1 RETURNING name""",
 )
-TAKE_DAILY = statement(
-    "take_daily_message",
-    """INSERT INTO limit_counts (app_id, id, used, expires_at)
-    VALUES (:app_id, :id, 1, :expires_at)
-    ON CONFLICT (app_id, id) DO UPDATE SET used = limit_counts.used + 1
-    WHERE limit_counts.used < :cap RETURNING used""",
+SELECT_DISABLED = statement(
+    "select_disabled_providers_for_doctor",
+    """SELECT channel, name, disabled_reason FROM providers WHERE disabled_reason IS NOT NULL
+    ORDER BY channel, name LIMIT 5""",
+)
+SELECT_ACTIVE = statement(
+    "select_providers_for_doctor",
+    f"""SELECT {PROVIDERS.columns} FROM providers WHERE is_active = 1
+    ORDER BY channel, name, app_id LIMIT :limit""",
 )
 _encode = msgspec.json.Encoder().encode
 
@@ -86,10 +90,10 @@ class SqlProviders:
         if cap < 1:
             return False
         day = now // DAY_MS
-        step = TAKE_DAILY.guard(
+        step = CLAIM_LIMIT.guard(
             app_id=app_id,
             id=f"provider\n{channel}\n{name}\n{day}",
-            cap=cap,
+            limit=cap,
             expires_at=(day + 2) * DAY_MS,
         )
         return await self._engine.write(Unit(name, (step,), app_id)) is not None

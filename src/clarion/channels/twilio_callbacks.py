@@ -20,7 +20,7 @@ from clarion.channels.port import Providers
 from clarion.channels.twilio import CALLBACKS_PREFIX, TWILIO, build_callback_url, clean, explain
 from clarion.clock import Clock
 from clarion.errors import Forbidden, MalformedBody, MethodNotAllowed, NotFound
-from clarion.events.port import DeliveryReports
+from clarion.history.port import DeliveryReports
 from clarion.http.asgi import Request, Response, header
 from clarion.telemetry.logs import get_logger
 

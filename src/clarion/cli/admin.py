@@ -1,12 +1,12 @@
 """`clarion admin`: create, list, reset, disable and delete administrators.
 
-Nobody needs a password for these commands: whoever can write to the database can do everything.
+These commands need no password: an account that can write to the database can do everything.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -18,10 +18,13 @@ from clarion.access.administrators.invitations import Invitation, Invitations
 from clarion.access.administrators.model import Administrator, check_username
 from clarion.access.model import Role
 from clarion.app.stores import Stores, open_stores
-from clarion.cli.first_run import admin_url_of, to_json
+from clarion.cli.app import find_app
+from clarion.cli.first_run import admin_url_of
 from clarion.cli.flags import SettingFlags, Switch, load_settings
+from clarion.cli.printing import print_json, print_result
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.http.shapes import check_value
 
 admin = App(name="admin")
 _PAGE = 100
@@ -68,14 +71,15 @@ async def create(
     app_roles = dict(map(_read_app_role, app_role))
     async with _open(settings) as (stores, invitations):
         for app_id in app_roles:
-            if await stores.apps.get(app_id) is None:
-                raise NotFound(f"There is no app {app_id}. `clarion app list` lists the apps.")
+            await find_app(stores, app_id)
         general = role if role or app_roles else Role.ADMIN
-        account = invitations.propose(_check_name(username), general, app_roles, ())
+        account = invitations.propose(
+            check_value("username", check_username, username), general, app_roles, ()
+        )
         invitation = invitations.make(account.id)
         stores.audit_log.describe(administrator_id=account.id)
         await stores.admins.accounts.create(account, invitation.link)
-        _print_link(account, invitation, is_json=json)
+        _print_link(account, invitation, json=json)
 
 
 @admin.command(name="list")
@@ -84,7 +88,7 @@ async def list_administrators(*, json: Switch = False, **settings: SettingFlags)
     async with _open(settings) as (stores, _):
         found = [account async for account in _list(stores)]
     if json:
-        print(msgspec.json.format(msgspec.json.encode(list(map(_show, found))), indent=2).decode())
+        print_json(list(map(_show, found)))
         return
     for each in found:
         apps = " ".join(f"{app_id}={role}" for app_id, role in each.app_roles.items())
@@ -116,35 +120,23 @@ async def reset(
             raise _unknown(username)
         await stores.admins.attempts.forget(f"account:{hash_name(account.username)}")
         await stores.admins.attempts.forget(f"second_factor:{account.id}")
-        _print_link(replace(account, password_hash=None), invitation, is_json=json)
+        _print_link(replace(account, password_hash=None), invitation, json=json)
 
 
 @admin.command
 async def disable(username: str, /, *, json: Switch = False, **settings: SettingFlags) -> None:
     """Let an administrator sign in no more, end all sessions and revoke all admin API keys."""
-    async with _open(settings) as (stores, _):
-        account, now = await _find(stores, username), stores.clock.now()
-        stores.audit_log.describe(administrator_id=account.id)
-        done = await stores.admins.accounts.edit(
-            account.id, lambda each: replace(each, disabled_at=each.disabled_at or now)
-        )
-        if done is None:
-            raise _unknown(username)
-        _print(_show(done), f"Disabled {username}.", is_json=json)
+    done = await _edit(
+        settings, username, lambda each, now: replace(each, disabled_at=each.disabled_at or now)
+    )
+    print_result(_show(done), f"Disabled {username}.", json=json)
 
 
 @admin.command
 async def enable(username: str, /, *, json: Switch = False, **settings: SettingFlags) -> None:
     """Let an administrator who was disabled sign in again."""
-    async with _open(settings) as (stores, _):
-        account = await _find(stores, username)
-        stores.audit_log.describe(administrator_id=account.id)
-        done = await stores.admins.accounts.edit(
-            account.id, lambda each: replace(each, disabled_at=None)
-        )
-        if done is None:
-            raise _unknown(username)
-        _print(_show(done), f"Enabled {username}.", is_json=json)
+    done = await _edit(settings, username, lambda each, _: replace(each, disabled_at=None))
+    print_result(_show(done), f"Enabled {username}.", json=json)
 
 
 @admin.command
@@ -155,7 +147,7 @@ async def delete(username: str, /, *, json: Switch = False, **settings: SettingF
         stores.audit_log.describe(administrator_id=account.id)
         if not await stores.admins.accounts.delete(account.id):
             raise _unknown(username)
-        _print(_show(account), f"Deleted {username}.", is_json=json)
+        print_result(_show(account), f"Deleted {username}.", json=json)
 
 
 @contextlib.asynccontextmanager
@@ -163,6 +155,18 @@ async def _open(flags: Mapping[str, str]) -> AsyncIterator[tuple[Stores, Invitat
     settings = load_settings(flags)
     async with open_stores(settings) as stores:
         yield stores, Invitations(stores.admins.links, stores.clock, admin_url_of(settings))
+
+
+async def _edit(
+    flags: Mapping[str, str], username: str, change: Callable[[Administrator, int], Administrator]
+) -> Administrator:
+    async with _open(flags) as (stores, _):
+        account, now = await _find(stores, username), stores.clock.now()
+        stores.audit_log.describe(administrator_id=account.id)
+        done = await stores.admins.accounts.edit(account.id, lambda each: change(each, now))
+    if done is None:
+        raise _unknown(username)
+    return done
 
 
 async def _list(stores: Stores) -> AsyncIterator[Administrator]:
@@ -185,13 +189,6 @@ def _unknown(username: str) -> NotFound:
     return NotFound(
         f"There is no administrator {username}. `clarion admin list` lists the administrators."
     )
-
-
-def _check_name(username: str) -> str:
-    try:
-        return check_username(username)
-    except ValueError as error:
-        raise InvalidFields(FieldFault("username", str(error))) from error
 
 
 def _read_app_role(text: str) -> tuple[str, Role]:
@@ -220,14 +217,10 @@ def _state(account: Administrator) -> str:
     return "active" if account.password_hash else "invited"
 
 
-def _print_link(account: Administrator, invitation: Invitation, *, is_json: bool) -> None:
+def _print_link(account: Administrator, invitation: Invitation, *, json: bool) -> None:
     shown = msgspec.structs.replace(
         _show(account),
         setup_url=invitation.url,
         setup_expires_at=to_rfc3339(invitation.link.expires_at),
     )
-    _print(shown, invitation.url, is_json=is_json)
-
-
-def _print(shown: Shown, text: str, *, is_json: bool) -> None:
-    print(to_json(shown).decode() if is_json else text)
+    print_result(shown, invitation.url, json=json)

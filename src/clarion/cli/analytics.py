@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from clarion.analytics.model import Interval, Metric
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.flags import SettingFlags, Switch
 from clarion.cli.printing import print_json, print_rows
+from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.clock import SystemClock, to_rfc3339
 
 _SHOWN = 24
@@ -68,7 +68,7 @@ def analytics(
     query = {"metric": metric.value, "interval": interval.value, "from": since, "group_by": by}
     path = f"/v1/analytics?{urlencode(query)}"
     with connect_api(server, settings) as client:
-        found = client.request_api("GET", path, returns=dict[str, object])
+        found = client.request("GET", path, returns=dict[str, object])
     if json:
         print_json(found)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from clarion.cli.http_client import Response
+from clarion.client import Answer
 from clarion.push.apns.reasons import Reason
 
 _EXPLANATIONS: dict[str, str] = {
@@ -35,13 +35,13 @@ class _Refusal(msgspec.Struct):
     reason: str
 
 
-def explain_refusal(response: Response, url: str) -> str:
+def explain_refusal(answer: Answer, url: str) -> str:
     """Return a sentence that says why the push was refused, and Apple's reason."""
     try:
-        reason = msgspec.json.decode(response.body, type=_Refusal).reason
+        reason = msgspec.json.decode(answer.body, type=_Refusal).reason
     except msgspec.DecodeError:
-        return f"{url} responded {response.status}, but not like an APNs endpoint."
+        return f"{url} responded {answer.status}, but not like an APNs endpoint."
     explanation = _EXPLANATIONS.get(reason, "The server refused the push.")
-    wait_s = response.headers.get("retry-after")
+    wait_s = answer.headers.get("retry-after")
     retry = f" Try again in {wait_s} s." if wait_s else ""
-    return f"{explanation}{retry} ({response.status} {reason})"
+    return f"{explanation}{retry} ({answer.status} {reason})"

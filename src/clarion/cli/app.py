@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -60,9 +61,7 @@ async def list_apps(*, json: Switch = False, **settings: SettingFlags) -> None:
 
     """
     async with open_stores(load_settings(settings)) as stores:
-        found: list[model.App] = []
-        while page := await stores.apps.list(found[-1].id if found else ""):
-            found += page
+        found = await read_apps(stores)
     if json:
         print_json([show_app(each) for each in found])
     elif found:
@@ -109,10 +108,7 @@ async def show(app_id: str, /, *, json: Switch = False, **settings: SettingFlags
 async def rename(app_id: str, name: str, /, **settings: SettingFlags) -> None:
     """Change the name of an app."""
     checked = check_value("name", check_app_name, name)
-    async with open_stores(load_settings(settings)) as stores:
-        stores.audit_log.describe(app_id=app_id)
-        if await stores.apps.update(app_id, name=checked) is None:
-            raise missing(app_id)
+    await _update(settings, app_id, name=checked)
     print(f"Renamed {app_id}.")
 
 
@@ -124,10 +120,7 @@ async def origins(app_id: str, /, *origin: str, **settings: SettingFlags) -> Non
     seconds.
     """
     checked = check_value("origin", check_origins, origin)
-    async with open_stores(load_settings(settings)) as stores:
-        stores.audit_log.describe(app_id=app_id)
-        if await stores.apps.update(app_id, allowed_origins=checked) is None:
-            raise missing(app_id)
+    await _update(settings, app_id, allowed_origins=checked)
     print("\n".join(checked) or "No page may open streams or sockets of this app.")
 
 
@@ -142,12 +135,17 @@ async def limits(
     """
     user = check_value("user_per_hour", _read_limit, user_per_hour)
     category = check_value("category_per_hour", _read_limit, category_per_hour)
-    async with open_stores(load_settings(settings)) as stores:
+    changed = await _update(settings, app_id, user_per_hour=user, category_per_hour=category)
+    print_rows(_show_limits(changed))
+
+
+async def _update(flags: Mapping[str, str], app_id: str, **changes: Any) -> model.App:
+    async with open_stores(load_settings(flags)) as stores:
         stores.audit_log.describe(app_id=app_id)
-        changed = await stores.apps.update(app_id, user_per_hour=user, category_per_hour=category)
+        changed = await stores.apps.update(app_id, **changes)
     if changed is None:
         raise missing(app_id)
-    print_rows(_show_limits(changed))
+    return changed
 
 
 def _read_limit(text: str) -> int:
@@ -201,6 +199,13 @@ def _confirm(found: model.App) -> None:
     print("Type its name to confirm: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().rstrip("\n") != found.name:
         raise CommandFailed("That is not the name of the app. Nothing was deleted.")
+
+
+async def read_apps(stores: Stores) -> list[model.App]:
+    found: list[model.App] = []
+    while page := await stores.apps.list(found[-1].id if found else ""):
+        found += page
+    return found
 
 
 async def find_app(stores: Stores, app_id: str) -> model.App:

@@ -15,14 +15,14 @@ from pathlib import Path
 import apsw
 from cryptography import x509
 
+from clarion.access.sql import FIND_APP
 from clarion.access.vault import Vault, key_id_of
-from clarion.app.installation import SELECT as SELECT_INSTALLATION
 from clarion.app.key_rotation import count_keys, find_unreadable
 from clarion.app.stores import open_audit_keys
 from clarion.audit.log_file import LogFile
 from clarion.audit.sql import Chain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
-from clarion.channels.sql import PROVIDERS, read_provider
+from clarion.channels.sql import SELECT_ACTIVE, SELECT_DISABLED, read_provider
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.first_run import FirstRun, read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
@@ -35,6 +35,7 @@ from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
 from clarion.nodes.sql import SELECT as SELECT_NODES
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
+from clarion.store.identity import SELECT as SELECT_INSTALLATION
 from clarion.store.migrations.plan import (
     find_missing,
     load,
@@ -44,25 +45,18 @@ from clarion.store.migrations.plan import (
 from clarion.store.opening import describe_url, sqlite_path
 from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
 from clarion.store.postgres.engine import READ_TIME, connected
-from clarion.store.statement import statement
 from clarion.system import descriptors
 from clarion.system.data_directory import PRIVATE_UMASK, DataDirectory
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
-_SELECT_DISABLED = statement(
-    "select_disabled_providers_for_doctor",
-    """SELECT channel, name, disabled_reason FROM providers WHERE disabled_reason IS NOT NULL
-    ORDER BY channel, name LIMIT 5""",
-)
-_SELECT_PROVIDERS = statement(
-    "select_providers_for_doctor",
-    f"""SELECT {PROVIDERS.columns} FROM providers WHERE is_active = 1
-    ORDER BY channel, name, app_id LIMIT {TRIED_LIMIT + 1}""",  # noqa: S608 - of constants
-)
-_SELECT_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
+_NOT_CHECKED = "not checked without a database that is up to date"
 
 Finding = tuple[State, str]
+
+
+class _NotChecked(Exception):
+    """A check needs something that is not there."""
 
 
 async def doctor(**settings: SettingFlags) -> int:
@@ -76,6 +70,8 @@ async def doctor(**settings: SettingFlags) -> int:
 async def _run(check: Callable[[Settings], Awaitable[Finding]], settings: Settings) -> Finding:
     try:
         return await check(settings)
+    except _NotChecked as error:
+        return "note", str(error)
     except ClarionError as error:
         return "fault", error.detail
     except OSError as error:
@@ -163,8 +159,6 @@ async def _nodes(settings: Settings) -> Finding:
     if sqlite_path(settings.database_url):
         return "ok", "one, with SQLite"
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
         nodes = [NODES.read(row) for row in await fetch(SELECT_NODES)]
         leaders = [LEADERS.read(row) for row in await fetch(SELECT_LEADER)]
     if not nodes:
@@ -181,8 +175,6 @@ async def _vault(settings: Settings) -> Finding:
         return "fault", f"other accounts can read {path}; run chmod 600 {path}"
     keys = directory.read_master_keys() if has_key else ()
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
         counts = await count_keys(fetch)
         if not keys:
             return _missing_key(path, sum(counts.values()))
@@ -209,26 +201,24 @@ async def _keys(settings: Settings) -> Finding:
         return "note", f"there is no {saved}; `clarion init` creates it for a new database"
     first = read_first_run(saved)
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
         if await _has_keys(fetch, first):
             return "ok", f"{saved} has keys of this database"
     advice = f"`clarion init` sets up {describe_url(settings.database_url)}"
-    return "note", f"{saved} has keys of {first.database_name}, not of this one; {advice}"
+    return "note", f"{saved} has keys of {first.database.name}, not of this one; {advice}"
 
 
 async def _has_keys(fetch: Fetch, first: FirstRun) -> bool:
     """Whether saved keys are those of a database."""
     if first.database is None:
-        return bool(await fetch(_SELECT_APP, id=first.app.id))
+        return bool(await fetch(FIND_APP, id=first.app.id))
     return [first.database.id] == [row[0] for row in await fetch(SELECT_INSTALLATION)]
 
 
 async def _audit(settings: Settings) -> Finding:
     directory, path = DataDirectory(settings.data), settings.audit_log_path
-    async with _open_reader(settings) as fetch:
-        if fetch is None or not directory.master_key.exists():
-            return "note", "not checked without a database that is up to date, and master.key"
+    if not directory.master_key.exists():
+        return "note", f"{_NOT_CHECKED}, and master.key"
+    async with _open_reader(settings, f"{_NOT_CHECKED}, and master.key") as fetch:
         keys, chain = open_audit_keys(directory), Chain(fetch)
         await load_retired_keys(fetch, keys, Vault(*directory.read_master_keys()))
         verified = await verify_chain(chain, keys)
@@ -243,10 +233,8 @@ async def _audit(settings: Settings) -> Finding:
 
 async def _providers(settings: Settings) -> Finding:
     async with _open_reader(settings) as fetch:
-        if fetch is None:
-            return "note", "not checked without a database that is up to date"
-        disabled = await fetch(_SELECT_DISABLED)
-        rows = await fetch(_SELECT_PROVIDERS)
+        disabled = await fetch(SELECT_DISABLED)
+        rows = await fetch(SELECT_ACTIVE, limit=TRIED_LIMIT + 1)
     keys = DataDirectory(settings.data).read_master_keys() if rows else ()
     active = [read_provider(row, Vault(*keys)) for row in rows]
     state, parts = describe_trials(await try_providers(active, settings))
@@ -258,11 +246,10 @@ async def _providers(settings: Settings) -> Finding:
 
 
 @contextlib.asynccontextmanager
-async def _open_reader(settings: Settings) -> AsyncIterator[Fetch | None]:
-    """Open the database to read a little, without changing it; None if it is not up to date."""
+async def _open_reader(settings: Settings, otherwise: str = _NOT_CHECKED) -> AsyncIterator[Fetch]:
+    """Open the database to read a little, without changing it; it must be up to date."""
     if (await _run(_database, settings))[0] != "ok":
-        yield None
-        return
+        raise _NotChecked(otherwise)
     if path := sqlite_path(settings.database_url):
         with contextlib.closing(
             apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)

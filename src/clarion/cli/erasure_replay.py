@@ -16,9 +16,9 @@ from clarion.audit.log_file import read_entries
 from clarion.audit.model import AuditResult, Entry
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.errors import StartError
+from clarion.events.sql import naming
+from clarion.events.sql.naming import names_of
 from clarion.people.erasure.eraser import Eraser
-from clarion.people.erasure.sql import naming_events
-from clarion.people.erasure.sql.naming_events import names_of
 from clarion.store.statement import statement
 
 _PAGE = 1000
@@ -136,7 +136,7 @@ async def _list_ids(stores: Stores, app_id: str) -> AsyncIterator[str]:
             for (user_id,) in rows:
                 yield user_id
             after = rows[-1][0]
-    async for found in naming_events.read_all(stores.engine, app_id):
+    async for found in naming.read_all(stores.engine, app_id):
         for user_id in names_of(found.event):
             yield user_id
 

@@ -26,6 +26,80 @@ EXIT_CANNOT_RUN = 2
 EXIT_INTERRUPTED = 130
 
 _TAKES_SETTINGS = "Takes the settings of `clarion serve`, such as --data."
+_TAKES_DATABASE = "Takes --data and --database."
+# By name: the place of a command, whose module is imported when it runs, and its help.
+_COMMANDS = {
+    "serve": ("serve:serve", "Start the server."),
+    "init": (
+        "init:init",
+        "Create the data directory, the demo app, keys, certificates, and a link with which the "
+        "first administrator is made. If they already exist, nothing changes. " + _TAKES_SETTINGS,
+    ),
+    "migrate": (
+        "migrate:migrate",
+        "Apply missing database migrations. What nodes of an earlier release cannot live with "
+        "waits until none is connected; with --after it is an error if one is. " + _TAKES_DATABASE,
+    ),
+    "migrate-data": (
+        "migrate_data:migrate_data",
+        "Copy everything from SQLite into an empty PostgreSQL database, and verify it. Stop the "
+        "server first. If it is interrupted, run it again: it goes on where it was. "
+        + _TAKES_SETTINGS,
+    ),
+    "doctor": (
+        "doctor:doctor",
+        "Check everything a server needs. Exits with 1 if there is a fault. " + _TAKES_SETTINGS,
+    ),
+    "version": ("version:version", "Print the version, and the commit it was built from."),
+    "backup": (
+        "backup:backup",
+        "Write a consistent copy of the database to one file, while servers run. "
+        + _TAKES_DATABASE,
+    ),
+    "restore": (
+        "restore:restore",
+        "Restore a backup into a data directory or database where nothing is. " + _TAKES_DATABASE,
+    ),
+    "env": (
+        "env:env",
+        "Print shell variables for trying the API: the URL, the API key of the demo app, and a "
+        'function `api`. Use it as eval "$(clarion env)". ' + _TAKES_SETTINGS,
+    ),
+    "app": ("app:app", "Create, list, show, change and delete apps."),
+    "key": ("keys:key", "Create, list, rotate and revoke API keys."),
+    "user-key": ("keys:user_key", "Create, list, rotate and revoke the keys of user tokens."),
+    "provider-key": (
+        "keys:provider_key",
+        "Create, list, rotate and revoke the keys of APNs providers.",
+    ),
+    "user": ("user:user", "Create, import, export, delete and erase users; sign user tokens."),
+    "admin": ("admin:admin", "Create, list, reset, disable and delete administrators."),
+    "vault": (
+        "vault:app",
+        "Replace the key that encrypts secrets in the database, and show the keys in use.",
+    ),
+    "audit": ("audit:app", "Verify, list and export the audit log."),
+    "demo": (
+        "demo.command:demo",
+        "Fill an app of its own with people, devices and events, and let things happen there "
+        "until Ctrl-C. --remove deletes it. Needs a running server. " + _TAKES_SETTINGS,
+    ),
+    "analytics": (
+        "analytics:analytics",
+        "Print how often something happened in the last minutes, hours or days: events, "
+        "decisions, deliveries, reads, clicks and more. " + _TAKES_SETTINGS,
+    ),
+    "send": (
+        "send:send",
+        "Push a message to a device as an APNs provider, or to a topic. Prints the message id "
+        "and the HTTP status, or why the server refused it. " + _TAKES_SETTINGS,
+    ),
+    "publish": (
+        "publish:publish",
+        "Send a text to the devices and the people that follow a topic. Prints the ids of the "
+        "message and of the event. " + _TAKES_SETTINGS,
+    ),
+}
 
 app = App(
     name="clarion",
@@ -34,120 +108,17 @@ app = App(
     help_format="plaintext",
     default_parameter=Parameter(show_default=False),
 )
-device = App(name="device", help="Run test devices.")
+for _name, (_place, _help) in _COMMANDS.items():
+    app.command(f"clarion.cli.{_place}", name=_name, help=_help)
 
-app.command("clarion.cli.serve:serve", name="serve", help="Start the server.")
-app.command(
-    "clarion.cli.init:init",
-    name="init",
-    help="Create the data directory, the demo app, keys, certificates, and a link with which the "
-    f"first administrator is made. If they already exist, nothing changes. {_TAKES_SETTINGS}",
-)
-app.command(
-    "clarion.cli.migrate:migrate",
-    name="migrate",
-    help="Apply missing database migrations. What nodes of an earlier release cannot live with "
-    "waits until none is connected; with --after it is an error if one is. Takes --data and "
-    "--database.",
-)
-app.command(
-    "clarion.cli.migrate_data:migrate_data",
-    name="migrate-data",
-    help="Copy everything from SQLite into an empty PostgreSQL database, and verify it. Stop the "
-    "server first. If it is interrupted, run it again: it goes on where it was. "
-    f"{_TAKES_SETTINGS}",
-)
-app.command(
-    "clarion.cli.doctor:doctor",
-    name="doctor",
-    help=f"Check everything a server needs. Exits with 1 if there is a fault. {_TAKES_SETTINGS}",
-)
-app.command(
-    "clarion.cli.version:version",
-    name="version",
-    help="Print the version, and the commit it was built from.",
-)
-app.command(
-    "clarion.cli.backup:backup",
-    name="backup",
-    help="Write a consistent copy of the database to one file, while servers run. Takes --data and "
-    "--database.",
-)
-app.command(
-    "clarion.cli.restore:restore",
-    name="restore",
-    help="Restore a backup into a data directory or database where nothing is. Takes --data and "
-    "--database.",
-)
-app.command(
-    "clarion.cli.env:env",
-    name="env",
-    help="Print shell variables for trying the API: the URL, the API key of the demo app, and a "
-    f'function `api`. Use it as eval "$(clarion env)". {_TAKES_SETTINGS}',
-)
-app.command("clarion.cli.app:app", name="app", help="Create, list, show, change and delete apps.")
-app.command("clarion.cli.key:key", name="key", help="Create, list, rotate and revoke API keys.")
-app.command(
-    "clarion.cli.user_key:user_key",
-    name="user-key",
-    help="Create, list, rotate and revoke the keys of user tokens.",
-)
-app.command(
-    "clarion.cli.provider_key:provider_key",
-    name="provider-key",
-    help="Create, list, rotate and revoke the keys of APNs providers.",
-)
-app.command(
-    "clarion.cli.user:user",
-    name="user",
-    help="Create, import, export, delete and erase users; sign user tokens.",
-)
-app.command(
-    "clarion.cli.admin:admin",
-    name="admin",
-    help="Create, list, reset, disable and delete administrators.",
-)
-app.command(
-    "clarion.cli.vault:app",
-    name="vault",
-    help="Replace the key that encrypts secrets in the database, and show the keys in use.",
-)
-app.command(
-    "clarion.cli.audit:app",
-    name="audit",
-    help="Verify, list and export the audit log.",
-)
-app.command(
-    "clarion.cli.demo.command:demo",
-    name="demo",
-    help="Fill an app of its own with people, devices and events, and let things happen there "
-    f"until Ctrl-C. --remove deletes it. Needs a running server. {_TAKES_SETTINGS}",
-)
-app.command(
-    "clarion.cli.analytics:analytics",
-    name="analytics",
-    help="Print how often something happened in the last minutes, hours or days: events, "
-    f"decisions, deliveries, reads, clicks and more. {_TAKES_SETTINGS}",
-)
+device = App(name="device", help="Run test devices.")
 app.command(device)
 device.command(
     "clarion.cli.device.listen:listen",
     name="listen",
     help="Register a device, connect it, and print and acknowledge each message. The device is "
     "saved in the data directory: the next run reconnects it and receives what it missed. "
-    f"{_TAKES_SETTINGS}",
-)
-app.command(
-    "clarion.cli.send:send",
-    name="send",
-    help="Push a message to a device as an APNs provider, or to a topic. Prints the message id "
-    f"and the HTTP status, or why the server refused it. {_TAKES_SETTINGS}",
-)
-app.command(
-    "clarion.cli.publish:publish",
-    name="publish",
-    help="Send a text to the devices and the people that follow a topic. Prints the ids of the "
-    f"message and of the event. {_TAKES_SETTINGS}",
+    + _TAKES_SETTINGS,
 )
 
 

@@ -16,13 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from clarion.access.vault import Vault
 from clarion.app.installation import check_key
 from clarion.app.stores import open_stores
+from clarion.app.tables import COPIED
 from clarion.audit.commands import record_finished
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.errors import StartError
 from clarion.settings import Settings
 from clarion.store.copying.data_copy import Copied, DataCopy, Watch
 from clarion.store.copying.source import Source
-from clarion.store.copying.tables import Table
+from clarion.store.copying.tables import CopiedTable
 from clarion.store.copying.target import Target
 from clarion.store.opening import SQLITE_PREFIX, describe_url, sqlite_path
 from clarion.store.postgres.engine import connect_or_explain
@@ -54,8 +55,7 @@ async def migrate_data(
     path, url = _choose_databases(loaded, source, target)
     directory = DataDirectory(loaded.data)
     directory.ensure()
-    await _ensure_id(loaded, path)
-    with directory.use_keys(), closing(Source.open(path)) as opened:
+    with directory.use_keys(), closing(Source.open(path, COPIED)) as opened:
         _check_master_key(opened, directory)
         began = time.monotonic()
         copied = await _copy(opened, url)
@@ -74,15 +74,6 @@ def _choose_databases(settings: Settings, source: str, target: str) -> tuple[str
     if sqlite_path(url) or not url.startswith(("postgresql://", "postgres://")):
         raise StartError("--to: must be like postgresql://user@host:5432/clarion")
     return path, url
-
-
-async def _ensure_id(settings: Settings, path: str) -> None:
-    """Give a database of an earlier release its id, as a server does that starts with it."""
-    with closing(Source.open(path)) as opened:
-        if opened.read_installation() is not None:
-            return
-    async with open_stores(replace(settings, database=f"{SQLITE_PREFIX}{path}")):
-        pass
 
 
 def _check_master_key(source: Source, directory: DataDirectory) -> None:
@@ -133,14 +124,14 @@ class _Lines:
         self._began = self._reported = time.monotonic()
         self._copied = self._verified = 0
 
-    def note_copied(self, table: Table, rows: int) -> None:
+    def note_copied(self, table: CopiedTable, rows: int) -> None:
         self._copied += rows
         rate = self._copied / max(time.monotonic() - self._began, 0.001)
         text = f"{rate:,.0f} rows/s"
         self._bars.update(self._copying, completed=self._copied, rate=f"{text} {table.name}")
         self._print(f"copied {self._copied:,} of {self._total:,} rows, {text}, {table.name}")
 
-    def note_verified(self, table: Table, rows: int) -> None:
+    def note_verified(self, table: CopiedTable, rows: int) -> None:
         self._verified += rows
         self._bars.update(self._verifying, completed=self._verified, rate=table.name)
         self._print(f"verified {self._verified:,} of {self._total:,} rows, {table.name}")

@@ -13,6 +13,11 @@ def print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
+def print_result(value: object, text: str, *, json: bool) -> None:
+    """Print what a command has done: an object as JSON, or in words."""
+    print_json(value) if json else print(text)
+
+
 def print_rows(rows: Sequence[Sequence[str]]) -> None:
     """Print rows with their columns aligned; the last column is not padded."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

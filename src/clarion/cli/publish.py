@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import msgspec
 from cyclopts import Parameter
 
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.flags import SettingFlags
-from clarion.cli.http_client import path_part
+from clarion.cli.remote_server import ApiOptions, connect_api
+from clarion.cli.server_connection import path_part
 from clarion.errors import StartError
 
 # More than the server takes: it says what is too long.
@@ -20,7 +20,7 @@ _READ_LIMIT_BYTES = 65_536
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PublishOptions:
-    """What `clarion publish` takes beside the text.
+    """The options of `clarion publish`, next to the text.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def publish(
     body = {name: text for name, text in fields.items() if text}
     path = f"/v1/publish/{path_part(topic, 'TOPIC')}"
     with connect_api(server, settings) as client:
-        published = client.request_api("POST", path, body, returns=_Published)
+        published = client.request("POST", path, body, returns=_Published)
     print(f"{published.message_id}  accepted, event {published.event_id}")
 
 

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import ssl
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from cyclopts import Parameter
 from msgspec.structs import astuple
 
 from clarion.cli.first_run import AppCredentials, FirstRun, Urls, read_first_run, urls_of
-from clarion.cli.http_client import HttpClient
+from clarion.cli.flags import load_settings
+from clarion.cli.server_connection import connect
+from clarion.client import Clarion
 from clarion.errors import StartError
 from clarion.settings import Settings
 from clarion.system.data_directory import DataDirectory
 
 GATEWAY_PATH = "/v1/gateway"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ApiOptions:
+    """The server to call.
+
+    Parameters
+    ----------
+    url
+        The URL of the server, like http://localhost:8080.
+    api_key
+        The API key of the app. Default: the key in first-run.json.
+
+    """
+
+    url: str = ""
+    api_key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,25 +83,32 @@ class RemoteServer:
         except OSError as error:
             raise StartError(f"Cannot read {path}: {error.strerror}.") from error
 
-    def connect_api(self) -> closing[HttpClient]:
+    def connect_api(self) -> AbstractContextManager[Clarion]:
         """Return a client of the API, with the API key."""
-        client = HttpClient(
-            self.api_url, self.tls_context, self.api_key, key_origin=self._key_origin
-        )
-        return closing(client)
+        origin = self._key_origin
+        return connect(self.api_url, self.api_key, authority=self._authority, key_origin=origin)
+
+    def connect_push(self) -> AbstractContextManager[Clarion]:
+        """Return a client of the APNs endpoint, without credentials."""
+        return connect(self.push_url, authority=self._authority)
+
+    @property
+    def _authority(self) -> bytes | None:
+        """The development authority of the data directory, which is trusted as well."""
+        path = self.directory.tls / "ca.pem"
+        return path.read_bytes() if path.exists() else None
 
     @property
     def _key_origin(self) -> str:
         if self.given_key or self.first is None:
             return ""
-        return f"The key in {self.directory.first_run} is for {self.first.database_name}."
+        return f"The key in {self.directory.first_run} is for {self.first.database.name}."
 
     def tls_context(self) -> ssl.SSLContext:
         """Trust the system's authorities and the development authority of the data directory."""
         context = ssl.create_default_context()
-        authority = self.directory.tls / "ca.pem"
-        if authority.exists():
-            context.load_verify_locations(authority)
+        if authority := self._authority:
+            context.load_verify_locations(cadata=authority.decode())
         return context
 
 
@@ -103,6 +131,15 @@ def find_server(
         given_key=api_key,
         is_own=is_own,
     )
+
+
+def connect_api(
+    server: ApiOptions | None, settings: dict[str, str]
+) -> AbstractContextManager[Clarion]:
+    """Return a client of the API."""
+    options = server or ApiOptions()
+    found = find_server(load_settings(settings), url=options.url, api_key=options.api_key)
+    return found.connect_api()
 
 
 def _choose_urls(settings: Settings, first: FirstRun | None) -> Urls:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,8 +16,8 @@ from cyclopts.validators import Number
 from clarion.cli.apns_errors import explain_refusal
 from clarion.cli.device.credentials import read_devices
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.cli.http_client import HttpClient, path_part
 from clarion.cli.remote_server import RemoteServer, find_server
+from clarion.cli.server_connection import path_part
 from clarion.clock import SystemClock
 from clarion.errors import CommandFailed, StartError
 
@@ -145,12 +144,12 @@ def _send_to_device(
     token = options.to or _saved_token(server)
     path = f"/3/device/{path_part(token, '--to')}"
     headers = _push_headers(options, server)
-    with closing(HttpClient(server.push_url, server.tls_context)) as client:
+    with server.connect_push() as client:
         for payload in payloads:
-            response = client.request("POST", path, headers, payload)
-            if not response.is_success or "apns-id" not in response.headers:
-                raise CommandFailed(explain_refusal(response, server.push_url))
-            yield response.headers["apns-id"], response.status
+            answer = client.call("POST", path, payload, headers=headers)
+            if not answer.is_success or "apns-id" not in answer.headers:
+                raise CommandFailed(explain_refusal(answer, server.push_url))
+            yield answer.headers["apns-id"], answer.status
 
 
 def _saved_token(server: RemoteServer) -> str:
@@ -163,15 +162,15 @@ def _saved_token(server: RemoteServer) -> str:
     return devices[0].token
 
 
-def _push_headers(options: SendOptions, server: RemoteServer) -> dict[str, str | bytes]:
+def _push_headers(options: SendOptions, server: RemoteServer) -> dict[str, str]:
     now_s = SystemClock().now() // 1000
     expires_at = now_s + options.ttl if options.ttl else options.ttl
-    headers: dict[str, str | bytes] = {
+    headers: dict[str, str] = {
         "authorization": f"bearer {_sign_provider_token(server, now_s)}",
         "apns-topic": server.app.bundle_id,
         "apns-push-type": "" if options.payload else "alert",
         "apns-priority": "" if options.priority is None else str(options.priority),
-        "apns-collapse-id": options.collapse_id.encode(),
+        "apns-collapse-id": options.collapse_id,
         "apns-expiration": "" if expires_at is None else str(expires_at),
         "apns-id": options.id,
     }
@@ -201,5 +200,5 @@ def _send_to_topic(
     with server.connect_api() as client:
         for payload in payloads:
             body = {"payload": msgspec.Raw(payload), **given}
-            accepted = client.request_api("POST", path, body, returns=_Accepted)
+            accepted = client.request("POST", path, body, returns=_Accepted)
             yield accepted.id, 202

@@ -10,8 +10,8 @@ from http import HTTPStatus
 
 import msgspec
 
-from clarion.cli.http_client import HttpClient
 from clarion.cli.user_files import Fault, UserLine
+from clarion.client import ApiError, Clarion, FieldFault
 from clarion.errors import CommandFailed
 
 PATH = "/v1/users/batch"
@@ -25,15 +25,10 @@ _LONGEST_WAIT_S = 60.0
 FAULTS_LIMIT = 1_000
 
 
-class _Problem(msgspec.Struct):
-    field: str
-    reason: str
-
-
 class _Result(msgspec.Struct):
     status: str
     detail: str = ""
-    errors: list[_Problem] = []
+    errors: list[FieldFault] = []
 
 
 class _Results(msgspec.Struct):
@@ -61,7 +56,7 @@ class Summary:
 class UserImport:
     """Sends users to a server; `on_progress` is called after each batch."""
 
-    client: HttpClient
+    client: Clarion
     summary: Summary
     on_progress: Callable[[], None]
     sleep: Callable[[float], None] = time.sleep
@@ -91,21 +86,21 @@ class UserImport:
     def _send(self, users: list[UserLine]) -> list[_Result]:
         body = b'{"users":[' + b",".join(each.body for each in users) + b"]}"
         # A batch that is sent again gets the first response, so that it is counted as it was.
-        headers = {"idempotency-key": uuid.uuid4().hex}
+        key = uuid.uuid4().hex
         for attempt in range(ATTEMPTS):
-            answer = self.client.post_json(PATH, body, headers)
-            if answer.status not in _LATER or attempt == ATTEMPTS - 1:
+            try:
+                results = self.client.request(
+                    "POST", PATH, msgspec.Raw(body), returns=_Results, idempotency_key=key
+                ).results
                 break
-            self.sleep(_read_wait(answer.headers.get("retry-after", ""), attempt))
-        results = self.client.read(answer, _Results).results
+            except ApiError as error:
+                if error.status not in _LATER or attempt == ATTEMPTS - 1:
+                    raise
+                wanted = 2.0**attempt if error.retry_after_s is None else error.retry_after_s
+                self.sleep(min(max(wanted, 0.1), _LONGEST_WAIT_S))
         if len(results) != len(users):
             raise CommandFailed("The server did not answer for each user.")
         return results
-
-
-def _read_wait(text: str, attempt: int) -> float:
-    wanted = float(text) if text.isascii() and text.isdecimal() else 2.0**attempt
-    return min(max(wanted, 0.1), _LONGEST_WAIT_S)
 
 
 def split(lines: Iterable[UserLine | Fault]) -> Iterator[list[UserLine | Fault]]:

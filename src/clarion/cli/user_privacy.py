@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.flags import SettingFlags, Switch
-from clarion.cli.http_client import path_part
-from clarion.cli.printing import print_json
+from clarion.cli.printing import print_result
+from clarion.cli.remote_server import ApiOptions, connect_api
+from clarion.cli.server_connection import path_part
+from clarion.client import ApiError, NotReached
 from clarion.errors import CommandFailed, StartError
 
 _STANDARD_OUTPUT = "-"
@@ -38,11 +39,9 @@ def delete(
 
     """
     with connect_api(server, settings) as client:
-        deleted = client.request_api("DELETE", _path(user_id), returns=dict[str, Any])
-    if json:
-        print_json(deleted)
-    else:
-        print(f"Deleted {user_id}. Can be restored until {deleted['restorable_until']}.")
+        deleted = client.request("DELETE", _path(user_id), returns=dict[str, Any])
+    text = f"Deleted {user_id}. Can be restored until {deleted['restorable_until']}."
+    print_result(deleted, text, json=json)
 
 
 def restore(
@@ -65,11 +64,8 @@ def restore(
     """
     with connect_api(server, settings) as client:
         path = f"{_path(user_id)}/restore"
-        restored = client.request_api("POST", path, returns=dict[str, Any])
-    if json:
-        print_json(restored)
-    else:
-        print(f"Restored {user_id}.")
+        restored = client.request("POST", path, returns=dict[str, Any])
+    print_result(restored, f"Restored {user_id}.", json=json)
 
 
 def erase(
@@ -97,18 +93,16 @@ def erase(
         _confirm(user_id)
     with connect_api(server, settings) as client:
         path = f"{_path(user_id)}?hard=true"
-        receipt = client.request_api("DELETE", path, returns=dict[str, Any])
+        receipt = client.request("DELETE", path, returns=dict[str, Any])
         for _ in range(_POLLS):
             if receipt["status"] != "running":
                 break
             time.sleep(_POLL_S)
             path = f"/v1/erasures/{receipt['receipt_id']}"
-            receipt = client.request_api("GET", path, returns=dict[str, Any])
-    if json:
-        print_json(receipt)
-    else:
-        removed = sum(receipt["removed"].values())
-        print(f"Erased {user_id}: {removed:,} rows. Receipt {receipt['receipt_id']}.")
+            receipt = client.request("GET", path, returns=dict[str, Any])
+    removed = sum(receipt["removed"].values())
+    text = f"Erased {user_id}: {removed:,} rows. Receipt {receipt['receipt_id']}."
+    print_result(receipt, text, json=json)
 
 
 def export(
@@ -135,16 +129,16 @@ def export(
     path = f"{_path(user_id)}/export" + ("?deleted=true" if deleted else "")
     with connect_api(server, settings) as client:
         if file == _STANDARD_OUTPUT:
-            client.download_api(path, sys.stdout.buffer.write)
+            sys.stdout.buffer.writelines(client.download(path))
             return
         target = Path(file)
         try:
             with target.open("wb") as opened:
                 target.chmod(0o600)
-                client.download_api(path, opened.write)
+                opened.writelines(client.download(path))
         except OSError as error:
             raise StartError(f"Cannot write {file}: {error.strerror}.") from error
-        except CommandFailed:
+        except (ApiError, NotReached):
             target.unlink()  # it would not be complete
             raise
 

@@ -13,9 +13,10 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from clarion.cli.api_options import ApiOptions, connect_api
 from clarion.cli.device.output import printable
 from clarion.cli.flags import SettingFlags, Switch
+from clarion.cli.printing import print_json
+from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.user_files import (
     Fault,
     FileFormat,
@@ -120,19 +121,21 @@ def import_users(
     """
     kind = choose_format(Path(file), format)
     summary = Summary(next_line=from_line)
-    with _open(file) as source, connect_api(server, settings) as client, _progress(source) as show:
-        lines = (each for each in read_users(source, kind) if each.line >= from_line)
-        _run(UserImport(client, summary, show), lines)
+    with _open(file) as source:
+        connecting = connect_api(server, settings)
+        with _progress(source) as show, _advise(summary), connecting as client:
+            lines = (each for each in read_users(source, kind) if each.line >= from_line)
+            UserImport(client, summary, show).run(lines)
     _print_json(summary) if json else _print(summary)
     return 1 if summary.refused else 0
 
 
-def _run(importing: UserImport, lines: Iterator[UserLine | Fault]) -> None:
-    """Import, and say how to go on if it fails in the middle."""
+@contextmanager
+def _advise(summary: Summary) -> Iterator[None]:
+    """Say how to go on if an import fails in the middle."""
     try:
-        importing.run(lines)
+        yield
     except (CommandFailed, StartError, KeyboardInterrupt) as error:
-        summary = importing.summary
         done = f"{summary.created + summary.updated:,} users were imported."
         advice = f"{done} Go on with --from-line {summary.next_line}."
         if isinstance(error, KeyboardInterrupt):
@@ -174,7 +177,7 @@ def _print_json(summary: Summary) -> None:
     faults = [fault._asdict() for fault in summary.faults]
     counts = {name: getattr(summary, name) for name in ("created", "updated", "refused")}
     shown = {**counts, "next_line": summary.next_line, "faults": faults}
-    print(msgspec.json.format(msgspec.json.encode(shown)).decode())
+    print_json(shown)
 
 
 def _print(summary: Summary) -> None:

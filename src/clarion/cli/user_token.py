@@ -12,7 +12,7 @@ from clarion.app.stores import Stores, open_stores
 from clarion.cli.app import find_app
 from clarion.cli.first_run import read_first_run
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.printing import print_json
+from clarion.cli.printing import print_result
 from clarion.clock import to_rfc3339
 from clarion.errors import CommandFailed, FieldFault, InvalidFields
 from clarion.fields import check_user_id
@@ -60,13 +60,9 @@ async def token(
     if done is None:
         raise CommandFailed(_CANNOT_SIGN)
     signed, expires_s = done
-    if json:
-        expires_at = to_rfc3339(expires_s * 1000)
-        print_json(
-            {"token": signed, "user_id": user_id, "app_id": found.id, "expires_at": expires_at}
-        )
-    else:
-        print(signed)
+    expires_at = to_rfc3339(expires_s * 1000)
+    shown = {"token": signed, "user_id": user_id, "app_id": found.id, "expires_at": expires_at}
+    print_result(shown, signed, json=json)
 
 
 async def _choose_app(stores: Stores, app_id: str) -> App:

@@ -1,4 +1,4 @@
-"""`clarion version`: what is installed, for whoever reports a fault."""
+"""`clarion version`: what is installed, for reports of faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from clarion import __version__
 from clarion.cli.flags import Switch
-from clarion.cli.printing import print_json
+from clarion.cli.printing import print_result
 
 
 class _Build(msgspec.Struct):
@@ -43,12 +43,9 @@ def version(*, json: Switch = False) -> None:
         sqlite=apsw.sqlite_lib_version(),
         platform=platform.platform(),
     )
-    if json:
-        print_json(found)
-        return
     origin = f"commit {found.commit}" if found.commit else "from a source folder"
-    print(f"clarion {found.version} ({origin})")
-    print(f"Python {found.python}, SQLite {found.sqlite}, {found.platform}")
+    machine = f"Python {found.python}, SQLite {found.sqlite}, {found.platform}"
+    print_result(found, f"clarion {found.version} ({origin})\n{machine}", json=json)
 
 
 def _find_commit() -> str | None:

@@ -11,6 +11,7 @@
 from clarion.client.apps import AsyncClarion
 from clarion.client.blocking import Clarion, Inbox
 from clarion.client.errors import ApiError, FieldFault, NotReached
+from clarion.client.http import Answer
 from clarion.client.inboxes import AsyncInbox
 from clarion.client.model import (
     AcceptedEvent,
@@ -25,6 +26,7 @@ from clarion.client.tokens import sign_user_token
 
 __all__ = [
     "AcceptedEvent",
+    "Answer",
     "ApiError",
     "AsyncClarion",
     "AsyncInbox",

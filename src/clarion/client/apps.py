@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
-from clarion.client.http import HttpClient
+from clarion.client.cancellation import end_if_cancelled
+from clarion.client.http import Answer, HttpClient
 from clarion.client.model import AcceptedEvent, BatchResult, Published
 
 T = TypeVar("T")
@@ -22,8 +23,9 @@ class _Results(msgspec.Struct):
 class AsyncClarion(HttpClient):
     """Sends events, and calls the rest of the API.
 
-    Options: `attempts` (5), `timeout_s` of each (30), and `ca`, the certificate of the authority
-    (PEM) of a server with a certificate of its own.
+    Options: `attempts` (5), `timeout_s` of each (30), `ca`, the certificate of the authority (PEM)
+    of a server with a certificate of its own, and `use_proxy`: False ignores HTTP_PROXY and
+    HTTPS_PROXY.
     """
 
     def __init__(self, url: str, *, api_key: str, **options: Any) -> None:
@@ -34,6 +36,7 @@ class AsyncClarion(HttpClient):
 
     async def send(
         self,
+        /,
         type_name: str,
         *,
         to: str | Sequence[str] | Mapping[str, Any],
@@ -62,7 +65,7 @@ class AsyncClarion(HttpClient):
         return answer.results
 
     async def publish(
-        self, topic: str, message: str = "", *, idempotency_key: str | None = None, **fields: Any
+        self, /, topic: str, message: str = "", *, idempotency_key: str | None = None, **fields: Any
     ) -> Published:
         """Send a text to the devices and the people that follow a topic, once.
 
@@ -77,14 +80,25 @@ class AsyncClarion(HttpClient):
         )
 
     async def request(
-        self, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
+        self, /, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
     ) -> T:
-        """Call any operation: `await clarion.request("GET", "/v1/types", returns=dict)`.
+        """Call any operation, such as `request("GET", "/v1/types", returns=dict)`.
 
         Options: `query`, `idempotency_key`, and `is_repeatable` for a POST or PATCH that may be
         sent twice without harm. The others are repeated anyway when there is no answer.
         """
         return await self._http.request(method, path, body, returns=returns, **options)
+
+    async def call(self, /, method: str, path: str, body: bytes = b"", **options: Any) -> Answer:
+        """Send a request once, as it is, and return its answer, with any status.
+
+        Options: `query`, and `headers`, with names in lower case.
+        """
+        return await end_if_cancelled(self._http.call(method, path, body, **options))
+
+    def download(self, path: str) -> AsyncIterator[bytes]:
+        """Yield the parts of an answer of any size, such as the export of a user."""
+        return self._http.download(path)
 
 
 def make_event(

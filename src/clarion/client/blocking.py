@@ -1,4 +1,4 @@
-"""The same clients for programs without asyncio: each call blocks until its answer is here.
+"""The same clients for programs without asyncio: each call blocks until it has its answer.
 
 The asyncio clients do the work, on an event loop in a thread of its own. Several threads may share
 a client.
@@ -7,31 +7,25 @@ a client.
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from clarion.client.apps import AsyncClarion
 from clarion.client.http import HttpClient
 from clarion.client.inboxes import AsyncInbox, Token
-from clarion.client.model import (
-    AcceptedEvent,
-    BatchResult,
-    Notification,
-    NotificationPage,
-    Published,
-    UnreadCount,
-    Update,
-)
 
+C = TypeVar("C", bound=HttpClient)
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Blocking:
+class _Blocking(Generic[C]):
     """Runs an event loop in a thread until `close`."""
 
-    _client: HttpClient
+    _client: C
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -78,86 +72,63 @@ class _Blocking:
                 self._run(_close(items))
 
 
-class Clarion(_Blocking):
+def _block(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Blocking[C], P], T]:
+    """Return a method that blocks until the asyncio client has done the same."""
+
+    @functools.wraps(method)
+    def call(self: _Blocking[C], /, *args: P.args, **options: P.kwargs) -> T:
+        return self._run(method(self._client, *args, **options))
+
+    return call
+
+
+def _block_each(
+    method: Callable[Concatenate[C, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Blocking[C], P], Iterator[T]]:
+    """Return a method that yields what the asyncio client yields."""
+
+    @functools.wraps(method)
+    def call(self: _Blocking[C], /, *args: P.args, **options: P.kwargs) -> Iterator[T]:
+        return self._iterate(method(self._client, *args, **options))
+
+    return call
+
+
+class Clarion(_Blocking[AsyncClarion]):
     """Sends events, and calls the rest of the API; see `AsyncClarion`."""
 
     def __init__(self, url: str, *, api_key: str, **options: Any) -> None:
         super().__init__()
-        self._client: AsyncClarion = AsyncClarion(url, api_key=api_key, **options)
+        self._client = AsyncClarion(url, api_key=api_key, **options)
 
-    def send(
-        self, type_name: str, *, to: str | Sequence[str] | Mapping[str, Any], **fields: Any
-    ) -> AcceptedEvent:
-        """Send an event. It is accepted once, also if the request has to be repeated."""
-        return self._run(self._client.send(type_name, to=to, **fields))
-
-    def send_batch(
-        self, events: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
-    ) -> tuple[BatchResult, ...]:
-        """Send up to 1,000 events; return what became of each, in order."""
-        return self._run(self._client.send_batch(events, idempotency_key=idempotency_key))
-
-    def publish(self, topic: str, message: str = "", **fields: Any) -> Published:
-        """Send a text to the devices and the people that follow a topic, once."""
-        return self._run(self._client.publish(topic, message, **fields))
-
-    def request(
-        self, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
-    ) -> T:
-        """Call any operation: `clarion.request("GET", "/v1/types", returns=dict)`."""
-        return self._run(self._client.request(method, path, body, returns=returns, **options))
+    send = _block(AsyncClarion.send)
+    send_batch = _block(AsyncClarion.send_batch)
+    publish = _block(AsyncClarion.publish)
+    request = _block(AsyncClarion.request)
+    call = _block(AsyncClarion.call)
+    download = _block_each(AsyncClarion.download)
 
 
-class Inbox(_Blocking):
+class Inbox(_Blocking[AsyncInbox]):
     """A user's inbox, preferences and live updates; see `AsyncInbox`."""
 
     def __init__(self, url: str, *, token: Token, **options: Any) -> None:
         super().__init__()
-        self._client: AsyncInbox = AsyncInbox(url, token=token, **options)
+        self._client = AsyncInbox(url, token=token, **options)
 
-    def list(self, **filters: Any) -> NotificationPage:
-        """Return a page of the inbox, newest first."""
-        return self._run(self._client.list(**filters))
-
-    def unread_count(self) -> UnreadCount:
-        """Return how many notifications are unread."""
-        return self._run(self._client.unread_count())
-
-    def read(self, notification_id: str) -> Notification:
-        """Mark a notification as read."""
-        return self._run(self._client.read(notification_id))
-
-    def unread(self, notification_id: str) -> Notification:
-        """Mark a notification as unread."""
-        return self._run(self._client.unread(notification_id))
-
-    def dismiss(self, notification_id: str) -> Notification:
-        """Remove a notification from the list, permanently."""
-        return self._run(self._client.dismiss(notification_id))
-
-    def click(self, notification_id: str) -> Notification:
-        """Record that the user clicked a notification; it counts once."""
-        return self._run(self._client.click(notification_id))
-
-    def read_all(self) -> UnreadCount:
-        """Mark all notifications as read."""
-        return self._run(self._client.read_all())
-
-    def preferences(self) -> dict[str, Any]:
-        """Return what the user has set, with defaults for the rest."""
-        return self._run(self._client.preferences())
-
-    def change_preferences(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change some of the preferences."""
-        return self._run(self._client.change_preferences(changes))
-
-    def categories(self) -> tuple[dict[str, Any], ...]:
-        """Return the categories that the preferences have, each with its name and title."""
-        return self._run(self._client.categories())
-
-    def updates(self, *, after: int | None = None) -> Iterator[Update]:
-        """Yield every change of the inbox, until the token is refused; it reconnects by itself."""
-        return self._iterate(self._client.updates(after=after))
+    list = _block(AsyncInbox.list)
+    unread_count = _block(AsyncInbox.unread_count)
+    read = _block(AsyncInbox.read)
+    unread = _block(AsyncInbox.unread)
+    dismiss = _block(AsyncInbox.dismiss)
+    click = _block(AsyncInbox.click)
+    read_all = _block(AsyncInbox.read_all)
+    preferences = _block(AsyncInbox.preferences)
+    change_preferences = _block(AsyncInbox.change_preferences)
+    categories = _block(AsyncInbox.categories)
+    updates = _block_each(AsyncInbox.updates)
 
 
 async def _next(items: AsyncIterator[T]) -> T:

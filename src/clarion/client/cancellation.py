@@ -1,4 +1,4 @@
-"""Cancelling a task while it waits for what may not pass that on."""
+"""Cancelling a task that waits for an operation which can lose the cancellation."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+# The code of an answer that is none of Clarion.
+UNKNOWN = "unknown"
 _TOO_MANY = 429
 _SERVER_FAULT = 500
 
@@ -48,7 +50,7 @@ class NotReached(Exception):
 
 class _Problem(msgspec.Struct):
     detail: str = ""
-    code: str = "unknown"
+    code: str = UNKNOWN
     errors: tuple[FieldFault, ...] = ()
     request_id: str | None = None
 

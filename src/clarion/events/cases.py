@@ -12,9 +12,10 @@ from clarion.catalog.model import Channel, Overflow, Priority
 from clarion.catalog.port import CatalogEntry
 from clarion.channels.port import AppChannels
 from clarion.events.decide.case import Case, Limit
-from clarion.events.model import Content, EarlierNotification, PublishedTo
+from clarion.events.model import EarlierNotification
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import LIKE_INBOX
+from clarion.history.model import Content, PublishedTo
 from clarion.pacing import WorkSlices
 from clarion.people.model import User
 from clarion.push.model import Device
@@ -127,13 +128,13 @@ class CaseReader:
         """Return a case for each request, in order. All are of one app."""
         if not requests:
             return []
-        app_id, now, notifications = requests[0].app_id, requests[0].now, self.ports.notifications
+        app_id, now, claims = requests[0].app_id, requests[0].now, self.ports.claims
         users = await self.ports.users.find_many(app_id, {each.user_id for each in requests})
         keys = {key for each in requests if (key := each.dedupe_id) is not None}
-        earlier = await notifications.find_earlier(app_id, keys, now) if keys else {}
+        earlier = await claims.find_earlier(app_id, keys, now) if keys else {}
         caps = await self.find_caps(app_id)
         limits = {limit.id for each in requests for limit in caps.limits_of(each)}
-        used = await notifications.find_limit_counts(app_id, limits) if limits else {}
+        used = await claims.find_limit_counts(app_id, limits) if limits else {}
         channels = await self.ports.channels.find(app_id)
         pushed = {each.user_id for each in requests if Channel.PUSH in each.channels}
         devices = await self._read_devices(app_id, pushed, channels) if pushed else {}

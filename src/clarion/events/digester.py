@@ -12,21 +12,14 @@ from clarion.catalog.model import Channel
 from clarion.errors import InvalidFields
 from clarion.events.decide.digests import find_due
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold
-from clarion.events.model import (
-    NEVER,
-    Delivery,
-    DeliveryStatus,
-    InboxUpdate,
-    Job,
-    JobOutcome,
-    ReasonCode,
-    Reschedule,
-)
+from clarion.events.model import NEVER, Job, JobOutcome, Reschedule
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import archive_decision, make_jobs, update_inbox
-from clarion.events.port import Deliveries
 from clarion.events.rendering import render
 from clarion.events.waiting import WaitingNotification, WaitingReader
+from clarion.history.model import Delivery, DeliveryStatus, ReasonCode
+from clarion.history.port import Deliveries
+from clarion.inbox.model import InboxUpdate
 
 # A digest takes in at most this many; the rest is the next digest.
 DIGEST_LIMIT = 1_000

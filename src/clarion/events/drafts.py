@@ -14,7 +14,7 @@ from msgspec import Meta
 from clarion.catalog.model import Channel, Priority, PriorityName
 from clarion.clock import to_milliseconds
 from clarion.errors import FieldFault
-from clarion.events.model import Actor, Audience, AudienceKind, Content, Event, EventStatus, Target
+from clarion.events.model import Audience, AudienceKind, Event, EventStatus
 from clarion.fields import (
     NO_ZEROS,
     REFUSED_SCHEMES,
@@ -33,6 +33,7 @@ from clarion.fields import (
     documented,
     is_user_id,
 )
+from clarion.history.model import Actor, Content, Target
 from clarion.http.bodies import Body
 
 RECIPIENTS_LIMIT = 10_000
@@ -43,8 +44,8 @@ MAX_SCHEDULE_MS = 366 * 24 * 3600 * 1000
 _ESCAPED = rb"\u0000"
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# Control characters in a name could end a header of an email. As a type, the rule would also apply
-# to events that an earlier release stored.
+# Control characters in a name could end a header of an email. The rule is not in the type, which
+# also reads stored events.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # A zero character in these is refused with all other control characters.
 _WITHOUT_CONTROLS = ("actor", "target", "deeplink", "image_url")

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 
-from clarion.events.model import Delivery, DeliveryStatus, Notification, ReasonCode
-from clarion.events.port import Deliveries, NotificationReader
+from clarion.history.model import Delivery, DeliveryStatus, Notification, ReasonCode
+from clarion.history.port import Deliveries, NotificationReader
 from clarion.pages import READ_FOR_PAGE, Page, fill_page, refuse_cursor
 
 _CURSOR = re.compile(r"([0-9a-f-]{1,36})\.([0-9a-f-]{1,36})")

@@ -14,19 +14,16 @@ from clarion.events.model import (
     NEVER,
     AudienceKind,
     DedupeClaim,
-    Delivery,
-    DeliveryStatus,
     Event,
     EventStatus,
-    InboxUpdate,
     Job,
     JobKind,
     JobOutcome,
     LimitClaim,
-    Notification,
-    ReasonCode,
 )
 from clarion.events.rendering import render
+from clarion.history.model import Delivery, DeliveryStatus, Notification, ReasonCode
+from clarion.inbox.model import InboxUpdate
 
 _PAST_DECISIONS = 20
 # The status of an event for one user for whom nothing is sent, by the reason.

@@ -11,17 +11,8 @@ from clarion.catalog.port import Catalog, CatalogEntry
 from clarion.channels.port import Channels, PushDevices
 from clarion.clock import Clock
 from clarion.errors import ClarionError
-from clarion.events.model import (
-    Attempt,
-    Delivery,
-    DueJobs,
-    EarlierNotification,
-    Event,
-    EventStatus,
-    Job,
-    JobOutcome,
-    Notification,
-)
+from clarion.events.model import DueJobs, EarlierNotification, Event, EventStatus, Job, JobOutcome
+from clarion.history.port import Deliveries, NotificationReader
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.people.port import Segments, Users
@@ -200,8 +191,8 @@ class AcceptedHandler(Protocol):
         """Do the first jobs of events, all of one app."""
 
 
-class NotificationReader(Protocol):
-    """Reads notifications, and the dedupe keys and limits that decisions depend on."""
+class Claims(Protocol):
+    """Reads the dedupe keys and limits that decisions depend on."""
 
     async def find_earlier(
         self, app_id: str, ids: Iterable[str], now: int
@@ -210,34 +201,6 @@ class NotificationReader(Protocol):
 
     async def find_limit_counts(self, app_id: str, ids: Iterable[str]) -> dict[str, int]:
         """Return the uses of limits, by id, in one read; unused ones are left out."""
-
-    async def find_many(
-        self, app_id: str, user_ids: Iterable[str], ids: Iterable[str]
-    ) -> dict[str, Notification]:
-        """Return the notifications of some users, by id, in one read."""
-
-    async def get(self, app_id: str, notification_id: str) -> Notification | None:
-        """Return the notification of any user, or None."""
-
-    async def list_newest(
-        self, app_id: str, *, before: tuple[str, str] | None, limit: int
-    ) -> tuple[Notification, ...]:
-        """Return notifications of the newest events first, before an event id and an id."""
-
-    async def list_newest_of_user(
-        self, app_id: str, user_id: str, *, before: str | None, limit: int
-    ) -> tuple[Notification, ...]:
-        """Return all notifications of a user, newest first, before an id."""
-
-    async def list_newest_failed(
-        self, app_id: str, *, before: str | None, limit: int
-    ) -> tuple[Notification, ...]:
-        """Return notifications with a failed delivery, newest first, before an id."""
-
-    async def list_of_event(
-        self, app_id: str, event_id: str, *, after: str | None, limit: int
-    ) -> Page[Notification]:
-        """Return the notifications of an event, in the order of their ids."""
 
 
 class Outcomes(Protocol):
@@ -250,60 +213,6 @@ class Outcomes(Protocol):
         cancelled, or one of its claims or its inbox update fails. If the store fails, those it
         failed for have the error: some may be stored, and others not.
         """
-
-
-class Deliveries(Protocol):
-    """The deliveries of notifications, one for each channel."""
-
-    async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, tuple[Delivery, ...]]:
-        """Return the deliveries of notifications, by notification id, in one read."""
-
-    async def list_attempts(self, notification_id: str) -> tuple[Attempt, ...]:
-        """Return the newest 1,000 attempts to deliver a notification, in their order."""
-
-    async def list_attempts_of_channel(
-        self, notification_id: str, channel: Channel
-    ) -> tuple[Attempt, ...]:
-        """Return all attempts on a channel, in their order.
-
-        An address has two rounds of the schedule of retries at most, for each provider.
-        """
-
-    async def list_collected(
-        self, app_id: str, user_id: str, digest: str, limit: int
-    ) -> tuple[Delivery, ...]:
-        """Return the deliveries that wait for a digest, newest first."""
-
-    async def list_waiting(
-        self, app_id: str, user_id: str, *, after: str | None, limit: int
-    ) -> tuple[Delivery, ...]:
-        """Return a user's held and collected deliveries, in the order of notification ids."""
-
-
-class DeliveryReports(Protocol):
-    """What providers report about deliveries that they have accepted.
-
-    A report counts only while the delivery is queued or sent, and its last attempt is not older
-    than `since`. Otherwise the methods return False, and nothing has changed.
-    """
-
-    async def confirm(
-        self, app_id: str, notification_id: str, channel: Channel, *, since: int, now: int
-    ) -> bool:
-        """Record that a delivery arrived."""
-
-    async def fail(
-        self,
-        app_id: str,
-        notification_id: str,
-        channel: Channel,
-        *,
-        error_code: str,
-        error_message: str,
-        since: int,
-        now: int,
-    ) -> bool:
-        """Record that a delivery did not arrive."""
 
 
 class Ledger(Protocol):
@@ -322,11 +231,6 @@ class Ledger(Protocol):
 class Retention(Protocol):
     """Deletes old data in small steps; a step that reaches its `limit` may have left more."""
 
-    async def find_old_notifications(
-        self, before: int, limit: int
-    ) -> dict[tuple[str, str], list[str]]:
-        """Return the ids of notifications made before a time, at most `limit`, by app and user."""
-
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
         """Delete finished events made before a time, at most `limit`; return how many.
 
@@ -341,9 +245,6 @@ class Retention(Protocol):
         the next time. Other jobs of deleted notifications end when due.
         """
 
-    async def prune_claims(self, now: int, limit: int) -> int:
-        """Delete expired dedupe keys and limit counts, at most `limit` of each."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelinePorts:
@@ -352,6 +253,7 @@ class PipelinePorts:
     events: Events
     queue: Queue
     notifications: NotificationReader
+    claims: Claims
     outcomes: Outcomes
     deliveries: Deliveries
     users: Users

@@ -10,8 +10,9 @@ from clarion.catalog.model import PUBLISHED
 from clarion.events.drafts import EventDraft, Recipient
 from clarion.events.emoji import decorate
 from clarion.events.intake import Intake
-from clarion.events.model import Event, PublishedTo
+from clarion.events.model import Event
 from clarion.events.publications import Publication
+from clarion.history.model import PublishedTo
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.push.model import Message
 

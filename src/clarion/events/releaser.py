@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from clarion.events.batch_view import BatchView
-from clarion.events.model import Delivery, DeliveryStatus, Job, JobOutcome, Reschedule
+from clarion.events.model import Job, JobOutcome, Reschedule
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.outcomes import claim_limits, find_held_until, make_jobs, shows, update_inbox
 from clarion.events.waiting import WaitingNotification, WaitingReader
+from clarion.history.model import Delivery, DeliveryStatus
 from clarion.pacing import WorkSlices
 
 

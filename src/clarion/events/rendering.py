@@ -8,7 +8,7 @@ import msgspec
 
 from clarion.catalog.model import Channel, RenderedText, build_context
 from clarion.catalog.port import CatalogEntry
-from clarion.events.model import Actor, Content, Target
+from clarion.history.model import Actor, Content, Target
 from clarion.people.model import User
 from clarion.telemetry.traces import current, entered
 

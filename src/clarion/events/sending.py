@@ -29,20 +29,13 @@ from clarion.channels.model import (
 )
 from clarion.channels.port import AppChannels
 from clarion.events.decide.rules import choose_push_devices
-from clarion.events.model import (
-    Attempt,
-    DeadLetter,
-    Delivery,
-    DeliveryStatus,
-    JobOutcome,
-    ReasonCode,
-    Reschedule,
-)
+from clarion.events.model import DeadLetter, JobOutcome, Reschedule
 from clarion.events.outcomes import archive_decision
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import render
 from clarion.events.schedules import add_jitter, find_wait_s, find_wait_untried_s
 from clarion.events.waiting import WaitingNotification
+from clarion.history.model import Attempt, Delivery, DeliveryStatus, ReasonCode
 from clarion.push.model import GATEWAY, Device, InvalidationReason
 from clarion.telemetry.traces import Kind, current, entered
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clarion.events.model import Delivery, DeliveryStatus, NotificationStatus
+from clarion.history.model import Delivery, DeliveryStatus, NotificationStatus
 
 # These count only if no delivery has another status.
 _UNSENT = frozenset({DeliveryStatus.DROPPED, DeliveryStatus.FOLDED})

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from clarion.catalog.model import Channel
-from clarion.events.model import Attempt, Delivery, DeliveryStatus, Event, Notification, ReasonCode
+from clarion.events.model import Event
+from clarion.history.model import Attempt, Delivery, DeliveryStatus, Notification, ReasonCode
 
 # What a decision is called by the status that it gave the delivery.
 _VERDICTS = {

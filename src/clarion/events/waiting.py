@@ -10,17 +10,10 @@ from clarion.catalog.port import CatalogEntry
 from clarion.events.cases import CaseReader, DecisionRequest, PreparedCase
 from clarion.events.decide.rules import decide
 from clarion.events.decide.verdicts import Decision, Drop
-from clarion.events.model import (
-    DeadLetter,
-    Delivery,
-    DeliveryStatus,
-    Job,
-    JobOutcome,
-    Notification,
-    ReasonCode,
-)
+from clarion.events.model import DeadLetter, Job, JobOutcome
 from clarion.events.outcomes import cancel, redecide
 from clarion.events.port import PipelinePorts
+from clarion.history.model import Delivery, DeliveryStatus, Notification, ReasonCode
 from clarion.pacing import read_in_chunks
 
 

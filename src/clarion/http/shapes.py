@@ -21,7 +21,6 @@ R = TypeVar("R")
 E = TypeVar("E", bound=StrEnum)
 # Null resets one to its default.
 Toggles = dict[str, bool | None]
-PAGE_DEFAULT = 20
 PAGE_LIMIT = 100
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 

@@ -9,7 +9,6 @@ from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Row, Step, Unit, statement
-from clarion.store.sweeps import expiry_sweep, sweep
 
 CLAIMS = Record(IdempotencyClaim)
 CLAIM_KEY = statement(
@@ -27,7 +26,6 @@ SELECT_ANSWER = statement(
 # A response may be pruned, or erased with its user, between the claim that it refuses and the read
 # of it: then the key is free, and nothing is stored yet.
 _ATTEMPTS = 2
-SELECT_OLD_KEYS, DELETE_KEY = expiry_sweep("idempotency_keys", "key")
 
 
 def claim(once: IdempotencyClaim) -> Step:
@@ -91,7 +89,3 @@ class IdempotencyKeys:
         """Store the response; return the other one if another request was faster."""
         stored = await write_once(self._engine, once.key, once)
         return stored if isinstance(stored, StoredResponse) else None
-
-    async def prune(self, now: int, limit: int) -> int:
-        """Delete keys that have expired, at most `limit`; return how many."""
-        return await sweep(self._engine, SELECT_OLD_KEYS, DELETE_KEY, now=now, limit=limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clarion.clock import Clock
-from clarion.events.model import Notification
+from clarion.history.model import Notification
 from clarion.inbox.live import LiveClients
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.port import Inboxes

@@ -12,8 +12,9 @@ from clarion.fields import NotificationId, UserId, is_plain
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
 from clarion.inbox.actions import InboxActions
-from clarion.inbox.model import InboxAction, InboxItem, InboxState, to_item
+from clarion.inbox.model import InboxAction, InboxState
 from clarion.inbox.port import Inboxes
+from clarion.inbox.views import InboxItem, to_item
 
 _TAGS = ("Inbox",)
 

@@ -19,8 +19,9 @@ from clarion.http.dependencies import CheckPresent
 from clarion.http.etags import answer_known, find_known, make_tag
 from clarion.http.queries import read_query
 from clarion.http.shapes import PAGE_LIMIT, check_limit, check_name, check_value
-from clarion.inbox.model import InboxPage, InboxQuery, InboxState, PageOutline
+from clarion.inbox.model import InboxQuery, InboxState, PageOutline
 from clarion.inbox.port import Inboxes, InboxPages
+from clarion.inbox.views import InboxPage, to_page
 
 Owner = tuple[str, str]
 _OK = 200
@@ -89,7 +90,9 @@ class InboxEndpoint:
             if same := answer_known(known, tag):
                 return same
         page = await self._pages.read(*owner, query)
-        return respond_json(_OK, _encode(page), (b"etag", _tag_page(owner, query, page.outline)))
+        return respond_json(
+            _OK, _encode(to_page(page)), (b"etag", _tag_page(owner, query, page.outline))
+        )
 
     async def count(self, request: Request) -> Response:
         """Answer with the unread count and the sequence."""

@@ -7,9 +7,10 @@ from enum import StrEnum
 import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
-from clarion.events.model import Notification
-from clarion.inbox.model import InboxItem, InboxState, to_item
+from clarion.history.model import Notification
+from clarion.inbox.model import InboxState
 from clarion.inbox.port import Inboxes
+from clarion.inbox.views import InboxItem, to_item
 from clarion.pages import parse_number
 
 CHUNK = 50

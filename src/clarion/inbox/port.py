@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from clarion.events.model import Notification
-from clarion.inbox.model import InboxAction, InboxPage, InboxQuery, InboxState, PageOutline
+from clarion.history.model import Notification
+from clarion.inbox.model import InboxAction, InboxQuery, InboxRows, InboxState, PageOutline
 
 
 class Inboxes(Protocol):
@@ -60,7 +60,7 @@ class InboxPages(Protocol):
     empty page may be older. `InvalidFields` if the cursor is not one of ours.
     """
 
-    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxPage:
+    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxRows:
         """Return a page. The `data` of its items may be encoded already (`msgspec.Raw`)."""
 
     async def outline(self, app_id: str, user_id: str, query: InboxQuery) -> PageOutline:

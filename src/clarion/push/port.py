@@ -163,12 +163,6 @@ class FeedbackList(Protocol):
         `InvalidFields` if `after` is not the `next` of a page; so in `History.list`.
         """
 
-    async def prune(self, before: int, limit: int) -> int:
-        """Delete entries of all apps that were invalidated before a time, at most `limit`.
-
-        Returns how many were deleted.
-        """
-
 
 class Messages(Protocol):
     """Messages to devices that wait to be delivered."""

@@ -6,7 +6,7 @@ In a single statement PostgreSQL may join the whole table with the few rows that
 from __future__ import annotations
 
 from clarion.store.engine import Engine
-from clarion.store.statement import Statement, Step, Unit, Value, statement
+from clarion.store.statement import Statement, Step, Unit, Value
 
 
 async def sweep(engine: Engine, find: Statement, change: Statement, **values: Value) -> int:
@@ -27,18 +27,3 @@ async def count_changed(engine: Engine, unit_key: str, step: Step) -> int:
     """Commit a step that returns a row for each one that it changed; return how many."""
     done = await engine.write(Unit(unit_key, (step,)))
     return len(done[0]) if done else 0
-
-
-def expiry_sweep(table: str, key: str) -> tuple[Statement, Statement]:
-    """Return the two statements that delete the expired rows of a table, by app and key."""
-    find = statement(
-        f"select_expired_{table}",
-        f"""SELECT app_id, {key} FROM {table} WHERE expires_at <= :now
-        ORDER BY expires_at LIMIT :limit""",
-    )
-    delete = statement(
-        f"delete_expired_{table}",
-        f"""DELETE FROM {table} WHERE app_id = :app_id AND {key} = :id AND expires_at <= :now
-        RETURNING app_id""",
-    )
-    return find, delete

@@ -16,7 +16,7 @@ from clarion.admin.rendering import show_query, show_time, show_words
 from clarion.admin.timelines import describe_timeline, show_duration
 from clarion.errors import NotFound
 from clarion.events.explainer import RULES as ORDER
-from clarion.events.model import ReasonCode
+from clarion.history.model import ReasonCode
 
 
 def test_every_reason_and_rule_has_words() -> None:

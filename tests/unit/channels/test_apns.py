@@ -31,7 +31,7 @@ from clarion.channels.model import (
 )
 from clarion.channels.port import Sender
 from clarion.clock import Clock
-from clarion.events.model import Content
+from clarion.history.model import Content
 from tests.factories import MINUTE, NOW, FixedClock
 from tests.outgoing import make_context, make_outgoing, open_http, open_sender
 from tests.peers.authority import Authority

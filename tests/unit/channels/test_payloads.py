@@ -16,7 +16,7 @@ from clarion.channels.payloads import (
     build_push_payload,
     collapse_id,
 )
-from clarion.events.model import Content, Target
+from clarion.history.model import Content, Target
 from tests.factories import NOW
 from tests.outgoing import make_outgoing
 from tests.peers.fcm import check_message

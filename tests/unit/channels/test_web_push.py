@@ -40,7 +40,7 @@ from clarion.channels.web_push import (
     shorten,
 )
 from clarion.channels.web_push_encryption import PLAIN_LIMIT_BYTES
-from clarion.events.model import Content
+from clarion.history.model import Content
 from clarion.http.certificates import DevelopmentTls
 from clarion.push.model.vapid import origin_of, read_public_key
 from tests.factories import DAY, NOW, FixedClock, make_user

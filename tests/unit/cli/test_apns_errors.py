@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from clarion.cli.apns_errors import explain_refusal
-from clarion.cli.http_client import Response
+from clarion.client import Answer
 from clarion.push.apns.reasons import Reason
 
 
 def explain(reason: str, status: int = 400, **headers: str) -> str:
-    return explain_refusal(Response(status, headers, msgspec.json.encode({"reason": reason})), "")
+    return explain_refusal(Answer(status, headers, msgspec.json.encode({"reason": reason})), "")
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -28,5 +28,5 @@ def test_an_unknown_reason_is_shown_as_it_is() -> None:
 
 
 def test_a_response_of_another_server_is_recognised() -> None:
-    text = explain_refusal(Response(200, {}, b"<html>"), "http://a")
+    text = explain_refusal(Answer(200, {}, b"<html>"), "http://a")
     assert text == "http://a responded 200, but not like an APNs endpoint."

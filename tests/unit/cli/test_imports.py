@@ -8,7 +8,7 @@ import pytest
 SHOW = (
     "import sys, importlib; list(map(importlib.import_module, sys.argv[1:])); print(*sys.modules)"
 )
-COMMANDS = "admin app audit backup doctor init key migrate provider_key send serve user user_key"
+COMMANDS = "admin app audit backup doctor init keys migrate send serve user"
 # What `serve` imports when the process of its writer starts beside it.
 SERVER = ("clarion.app.server", "clarion.cli.set_up")
 

@@ -7,15 +7,15 @@ from clarion.events.batch_view import BatchView
 from clarion.events.cases import DecisionRequest, PreparedCase
 from clarion.events.decide.case import Case, Limit
 from clarion.events.model import (
-    Content,
     DedupeClaim,
     EarlierNotification,
-    InboxUpdate,
     Job,
     JobKind,
     JobOutcome,
     LimitClaim,
 )
+from clarion.history.model import Content
+from clarion.inbox.model import InboxUpdate
 from tests.factories import NOW
 from tests.sandbox import run_directly
 

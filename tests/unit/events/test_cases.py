@@ -6,7 +6,7 @@ from clarion.catalog import built_in
 from clarion.catalog.entry import CatalogEntry, build_entry
 from clarion.catalog.model import Overflow, Priority, RateLimit
 from clarion.events.cases import HOUR_MS, DecisionRequest, FrequencyCaps
-from clarion.events.model import Content
+from clarion.history.model import Content
 from tests.factories import NOW
 from tests.replacing import replace
 from tests.sandbox import run_directly

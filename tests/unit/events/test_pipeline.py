@@ -73,6 +73,7 @@ def make_pipeline(
         events=NoEvents(),  # type: ignore[arg-type]
         queue=queue,  # type: ignore[arg-type]
         notifications=unused,
+        claims=unused,
         outcomes=unused,
         deliveries=unused,
         users=unused,

@@ -6,8 +6,8 @@ from clarion.catalog import built_in
 from clarion.catalog.entry import CatalogEntry, build_entry
 from clarion.catalog.model import Channel, Template
 from clarion.errors import InvalidFields, NotFound
-from clarion.events.model import Actor, Content, Target
 from clarion.events.rendering import check_context, render
+from clarion.history.model import Actor, Content, Target
 from clarion.people.model import User
 from tests.factories import NOW
 from tests.replacing import replace

@@ -4,8 +4,8 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from clarion.events.model import Delivery, DeliveryStatus, NotificationStatus
 from clarion.events.status import summarize
+from clarion.history.model import Delivery, DeliveryStatus, NotificationStatus
 from tests.pipeline import make_delivery, make_event, make_notification
 
 NOTIFICATION = make_notification(make_event())

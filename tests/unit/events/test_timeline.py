@@ -3,8 +3,8 @@
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.events.model import Attempt, DeliveryStatus, PastDecision, ReasonCode
 from clarion.events.timeline import build_timeline
+from clarion.history.model import Attempt, DeliveryStatus, PastDecision, ReasonCode
 from tests.factories import NOW
 from tests.pipeline import make_delivery, make_event, make_notification
 

@@ -12,7 +12,7 @@ from clarion.errors import Conflict, InternalError, RequestError
 from clarion.http.bodies import Body
 from clarion.http.parameters import Limit
 from clarion.http.router import build, translate
-from clarion.http.shapes import PAGE_DEFAULT
+from clarion.pages import PAGE_DEFAULT
 
 
 class Order(Body):

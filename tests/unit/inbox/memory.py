@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from clarion.catalog.model import Category, Priority
 from clarion.errors import StoreUnavailable
-from clarion.events.model import Content, Notification
+from clarion.history.model import Content, Notification
 from clarion.inbox.model import InboxAction, InboxState
 from clarion.pages import Page
 from tests.factories import NOW

@@ -4,8 +4,8 @@ import json
 
 import msgspec
 
-from clarion.events.model import Actor, Content, Target
-from clarion.inbox.model import to_item
+from clarion.history.model import Actor, Content, Target
+from clarion.inbox.views import to_item
 from tests.factories import NOW
 from tests.unit.inbox.memory import make_notification
 

@@ -33,8 +33,9 @@ from clarion.http.callers import ApiRequest, admin_of, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, collect, given_checks
+from clarion.http.shapes import Items, check_limit, collect, given_checks
 from clarion.http.views import Timestamp
+from clarion.pages import PAGE_DEFAULT
 
 _TAGS = ("Apps",)
 AppName = Annotated[str, documented(minLength=1, maxLength=100, pattern=VISIBLE)]

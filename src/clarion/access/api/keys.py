@@ -31,8 +31,9 @@ from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, to_milliseconds
+from clarion.http.shapes import Items, check_limit, to_milliseconds
 from clarion.http.views import View
+from clarion.pages import PAGE_DEFAULT
 
 _TAGS = ("Keys",)
 _NO_KEY = "This app has no API key with this id."

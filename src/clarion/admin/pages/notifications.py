@@ -12,7 +12,7 @@ from clarion.admin.reasons import REASONS
 from clarion.admin.timelines import describe_deliveries, describe_timeline
 from clarion.admin.visit import Visit
 from clarion.errors import NotFound
-from clarion.events.model import DeliveryStatus
+from clarion.history.model import DeliveryStatus
 from clarion.http.asgi import Response
 
 _SHOWN = 50

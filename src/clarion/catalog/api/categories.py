@@ -22,8 +22,9 @@ from clarion.http.callers import ApiRequest, app_of, app_or_user_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, collect
+from clarion.http.shapes import Items, check_limit, collect
 from clarion.http.views import View
+from clarion.pages import PAGE_DEFAULT
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 CategoryName = Annotated[

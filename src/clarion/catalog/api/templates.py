@@ -28,8 +28,9 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, check_value
+from clarion.http.shapes import Items, check_choice, check_limit, check_value
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 
 VARIABLES_LIMIT = 100
 # As for events.

@@ -39,16 +39,9 @@ from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    Items,
-    check_limit,
-    check_name,
-    check_value,
-    collect,
-    given_checks,
-)
+from clarion.http.shapes import Items, check_limit, check_name, check_value, collect, given_checks
 from clarion.http.views import View
+from clarion.pages import PAGE_DEFAULT
 
 TYPES_LIMIT = 1_000
 # Of all definitions of an app together: they are listed at once.

@@ -20,8 +20,8 @@ from clarion.cli.demo.preparation import Preparation
 from clarion.cli.demo.progress import Counts
 from clarion.cli.device.listen import find_gateway
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.http_client import explain_failure
 from clarion.cli.remote_server import RemoteServer, find_server
+from clarion.cli.server_connection import explain_failure
 from clarion.client import ApiError, AsyncClarion, NotReached
 from clarion.errors import CommandFailed
 from clarion.settings import Settings
@@ -104,7 +104,7 @@ async def _live(preparation: Preparation, life: Life, minutes: float) -> None:
 
 
 def _find_cause(failed: Exception) -> ApiError | NotReached:
-    """Return why one of several calls failed; whatever is no answer of the server is a bug."""
+    """Return why one of several calls failed; raise any other error, which is a bug."""
     while isinstance(failed, ExceptionGroup):
         failed = failed.exceptions[0]
     if not isinstance(failed, ApiError | NotReached):

@@ -8,7 +8,7 @@ import msgspec
 
 from clarion.access import model
 from clarion.app.stores import Stores, open_stores
-from clarion.cli.app import delete_app, provision_app
+from clarion.cli.app import delete_app, provision_app, read_apps
 from clarion.cli.first_run import AppCredentials, to_json
 from clarion.errors import StartError
 from clarion.settings import Settings
@@ -50,13 +50,8 @@ async def remove(settings: Settings) -> bool:
 
 
 async def _find(stores: Stores) -> model.App | None:
-    last = ""
-    while page := await stores.apps.list(last):
-        for each in page:
-            if each.bundle_id == BUNDLE_ID:
-                return each
-        last = page[-1].id
-    return None
+    apps = await read_apps(stores)
+    return next((each for each in apps if each.bundle_id == BUNDLE_ID), None)
 
 
 def _read(file: Path) -> AppCredentials | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from picows import WSError, ws_connect
 
 from clarion.cli.device.connection import DeviceConnection, Notification, Ready
-from clarion.cli.http_client import explain_failure
+from clarion.cli.server_connection import explain_failure
 from clarion.errors import CommandFailed
 from clarion.sockets.protocol import CloseCode
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from clarion.cli.first_run import to_json
-from clarion.cli.http_client import path_part
 from clarion.cli.remote_server import RemoteServer
+from clarion.cli.server_connection import path_part
+from clarion.client import Clarion
 from clarion.errors import StartError
 from clarion.system.data_directory import write_private
 
@@ -51,26 +52,20 @@ def read_devices(file: Path) -> list[Device]:
         ) from error
 
 
-def subscribe(device_id: str, topics: tuple[str, ...], server: RemoteServer) -> None:
-    with server.connect_api() as client:
-        for topic in topics:
-            path = f"/v1/devices/{device_id}/topics/{path_part(topic, '--topic')}"
-            client.request_api("PUT", path, returns=type(None))
+def subscribe(device_id: str, topics: tuple[str, ...], api: Clarion) -> None:
+    for topic in topics:
+        path = f"/v1/devices/{device_id}/topics/{path_part(topic, '--topic')}"
+        api.request("PUT", path, returns=type(None))
 
 
 def _register(count: int, server: RemoteServer) -> list[Device]:
-    shares = [len(range(start, count, _PARALLEL)) for start in range(min(count, _PARALLEL))]
-    with ThreadPoolExecutor(_PARALLEL) as threads:
-        groups = threads.map(lambda share: _register_share(share, server), shares)
-        return [device for group in groups for device in group]
-
-
-def _register_share(count: int, server: RemoteServer) -> list[Device]:
     body = {"platform": "clarion", "label": "clarion device listen"}
-    with server.connect_api() as client:
-        return [
-            client.request_api("POST", "/v1/devices", body, returns=Device) for _ in range(count)
-        ]
+    with server.connect_api() as client, ThreadPoolExecutor(_PARALLEL) as threads:
+
+        def register(_number: int) -> Device:
+            return client.request("POST", "/v1/devices", body, returns=Device)
+
+        return list(threads.map(register, range(count)))
 
 
 def _save(file: Path, devices: list[Device]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import resource
@@ -12,6 +11,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -26,6 +26,7 @@ from clarion.cli.device.credentials import Device, find_devices, subscribe
 from clarion.cli.device.output import JsonLines, Output, Summary, TextLines
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.remote_server import GATEWAY_PATH, RemoteServer, find_server
+from clarion.client import Clarion
 from clarion.clock import SystemClock, to_milliseconds
 from clarion.errors import StartError
 from clarion.settings import flag_of
@@ -124,7 +125,8 @@ async def _listen(options: ListenOptions, server: RemoteServer, output: Output) 
     devices = await asyncio.to_thread(_choose_devices, options, server)
     try:
         try:
-            await Listener(options, server, output).run(devices, gateway)
+            with server.connect_api() if options.topic else nullcontext() as api:
+                await Listener(options, api, output).run(devices, gateway)
         finally:
             output.finish()
     except BrokenPipeError:
@@ -170,10 +172,10 @@ def _choose_devices(options: ListenOptions, server: RemoteServer) -> list[Device
 class Listener:
     """Observes the devices, and stops them when enough messages have arrived."""
 
-    def __init__(self, options: ListenOptions, server: RemoteServer, output: Output) -> None:
+    def __init__(self, options: ListenOptions, api: Clarion | None, output: Output) -> None:
         self._topics = options.topic
         self._left = options.exit_after
-        self._server = server
+        self._api = api
         self._output = output
         self._clock = SystemClock()
         self._subscribed: set[str] = set()
@@ -197,15 +199,15 @@ class Listener:
 
     async def _wait(self) -> None:
         while not self._stopped.is_set():
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S):
                     await self._stopped.wait()
             self._output.tick(self._clock.now())
 
     async def on_ready(self, device: Device, ready: Ready) -> None:
         """Subscribe the device; its messages are delivered after this returns."""
-        if self._topics and device.token not in self._subscribed:
-            await asyncio.to_thread(subscribe, ready.device_id, self._topics, self._server)
+        if self._api is not None and device.token not in self._subscribed:
+            await asyncio.to_thread(subscribe, ready.device_id, self._topics, self._api)
             self._subscribed.add(device.token)
         self._output.show_ready(device, ready, self._clock.now())
 

@@ -16,20 +16,14 @@ from clarion.errors import Conflict, NotFound
 from clarion.events.decide.verdicts import Decision, Fold, Hold
 from clarion.events.drafts import EventDraft, Recipient, one_of
 from clarion.events.explainer import RULES, Explainer
-from clarion.events.model import (
-    Audience,
-    AudienceKind,
-    Event,
-    EventStatus,
-    ReasonCode,
-)
+from clarion.events.model import Audience, AudienceKind, Event, EventStatus
 from clarion.events.port import Events
 from clarion.fields import EventId, Moment, UserId
+from clarion.history.model import ReasonCode
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.parameters import After, Limit
 from clarion.http.shapes import (
-    PAGE_DEFAULT,
     Items,
     check_choice,
     check_limit,
@@ -38,6 +32,7 @@ from clarion.http.shapes import (
     to_wire,
 )
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 
 _TAGS = ("Events",)
 ByStatus = Annotated[

@@ -14,7 +14,11 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Channel
 from clarion.errors import NotFound
 from clarion.events.listing import NotificationFilter, list_notifications
-from clarion.events.model import (
+from clarion.events.port import Events
+from clarion.events.status import summarize
+from clarion.events.timeline import build_timeline
+from clarion.fields import EventId, NotificationId, UserId
+from clarion.history.model import (
     Attempt,
     Delivery,
     DeliveryStatus,
@@ -22,16 +26,14 @@ from clarion.events.model import (
     NotificationStatus,
     ReasonCode,
 )
-from clarion.events.port import Deliveries, Events, NotificationReader
-from clarion.events.status import summarize
-from clarion.events.timeline import build_timeline
-from clarion.fields import EventId, NotificationId, UserId
+from clarion.history.port import Deliveries, NotificationReader
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, collect, to_wire
+from clarion.http.shapes import Items, check_choice, check_limit, collect, to_wire
 from clarion.http.views import Timestamp, View
-from clarion.inbox.model import InboxItem, to_item
+from clarion.inbox.views import InboxItem, to_item
+from clarion.pages import PAGE_DEFAULT
 
 OfUser = Annotated[str | None, Parameter(description="Only those of this user.")]
 OfType = Annotated[str | None, QueryParameter(name="type", description="Only those of this type.")]

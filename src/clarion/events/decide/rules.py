@@ -19,7 +19,7 @@ from clarion.events.decide.case import Case
 from clarion.events.decide.devices import ChosenDevices, choose_devices
 from clarion.events.decide.digests import find_due
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
-from clarion.events.model import ReasonCode
+from clarion.history.model import ReasonCode
 from clarion.people.model import DEFAULT_QUIET_HOURS, UserStatus
 from clarion.people.model.quiet_hours import find_end
 

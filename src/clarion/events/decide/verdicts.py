@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clarion.catalog.model import Channel
-from clarion.events.model import ReasonCode
+from clarion.history.model import ReasonCode
 
 
 class Send(msgspec.Struct, frozen=True):

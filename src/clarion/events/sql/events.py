@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
+from clarion.access.sql import of_apps
 from clarion.catalog.model import Priority
 from clarion.events.model import INDEXED, Event, EventStatus, Job, JobOutcome
 from clarion.events.sql import jobs as queue
-from clarion.events.sql.jobs import DEAD_LANE
 from clarion.events.sql.outcomes import change_steps
+from clarion.events.tables import DEAD_LANE, EVENTS
+from clarion.history.sql.notifications import is_some_waiting, of_event
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
@@ -17,10 +19,8 @@ from clarion.pages import READ_FOR_PAGE, Page, fill_page
 from clarion.push.model import Message, StoragePolicy
 from clarion.push.sql.topics import publish_steps
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Row, Step, Unit, Value, keys_of, statement
 
-EVENTS = Record(Event)
 _STATUS, _REMAINING, _COUNT, _UPDATED = map(
     EVENTS.names.index, ("status", "remaining", "notification_count", "updated_at")
 )
@@ -73,17 +73,13 @@ CANCEL = statement(
     "cancel_event",
     f"""UPDATE events SET status = 'cancelled', updated_at = :now WHERE app_id = :app_id
     AND id = :id AND (status IN ('scheduled', 'pending', 'processing')
-    OR (status = 'completed' AND EXISTS (SELECT 1 FROM (
-      SELECT id FROM notifications WHERE app_id = :app_id AND event_id = :id
-      ORDER BY id LIMIT {_CHECKED}) AS n
-    JOIN deliveries d ON d.notification_id = n.id AND d.status IN ('held', 'collected'))))
+    OR (status = 'completed' AND {is_some_waiting(_CHECKED)}))
     RETURNING id""",
 )
 WAKE_HELD = statement(
     "wake_held_of_event",
     f"""UPDATE jobs SET due_at = :now WHERE due_at > :now AND lane > {DEAD_LANE} AND id IN (
-      SELECT id || '/held' FROM notifications WHERE app_id = :app_id AND event_id = :id
-      ORDER BY id LIMIT {_CHECKED})""",
+      {of_event("id || '/held'", _CHECKED)})""",
 )
 REPLAY = statement(
     "replay_event",
@@ -125,6 +121,12 @@ SELECT_JOBS_BETWEEN = statement(
     "select_jobs_between",
     """SELECT id, event_id FROM jobs WHERE id > :after AND id <= :last ORDER BY id
     LIMIT :limit""",
+)
+COUNT_NEW = statement(
+    "count_new_events",
+    f"""SELECT events.app_id, events.type, COUNT(*) FROM {of_apps("events")}
+    AND events.id >= :first_id AND events.id < :last_id
+    GROUP BY events.app_id, events.type""",
 )
 
 

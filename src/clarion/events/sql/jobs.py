@@ -7,12 +7,11 @@ from functools import partial
 
 from clarion.catalog.model import Channel, Priority
 from clarion.events.model import NEVER, TOKEN_STEP, DeadLetter, DueJobs, Job, Reschedule
+from clarion.events.tables import DEAD_LANE, JOBS
+from clarion.history.sql.deliveries import JOIN_WAITING
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, Value, keys_of, statement
 
-JOBS = Record(Job)
-DEAD_LANE = -1
 ERROR_LENGTH = 500
 # Apps whose claims are released in one commit.
 _RELEASED = 500
@@ -141,9 +140,7 @@ COUNT = statement("count_jobs", "SELECT app_id, lane, COUNT(*) FROM jobs GROUP B
 STUCK_LIMIT = 100_000
 COUNT_STUCK = statement(
     "count_deliveries_behind_dead_letters",
-    f"""SELECT COUNT(*) FROM (SELECT 1 FROM jobs j JOIN deliveries d
-    ON d.app_id = j.app_id AND d.user_id = j.user_id AND d.status IN ('held', 'collected')
-    AND COALESCE(d.digest, d.notification_id || '/held') = j.id
+    f"""SELECT COUNT(*) FROM (SELECT 1 FROM jobs j {JOIN_WAITING}
     WHERE j.pool = '' AND j.lane = {DEAD_LANE} AND j.kind IN ('held', 'digest')
     LIMIT {STUCK_LIMIT}) AS stuck""",
 )

@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from clarion.errors import ClarionError
-from clarion.events.model import (
-    DeadLetter,
-    InboxUpdate,
-    Job,
-    JobKind,
-    JobOutcome,
-    Notification,
-    Reschedule,
-)
-from clarion.events.sql import deliveries
+from clarion.events.model import DeadLetter, Job, JobKind, JobOutcome, Reschedule
+from clarion.events.sql import claims
 from clarion.events.sql import jobs as queue
-from clarion.events.sql.notifications import NOTIFICATIONS
-from clarion.inbox.sql.numbers import NEXT, REMEMBER, TAKE
+from clarion.events.tables import DEAD_LANE, JOBS
+from clarion.history.sql import deliveries
+from clarion.history.sql.endings import EXPIRED, PUSH, end_after
+from clarion.inbox.sql import showing as inbox
 from clarion.pacing import WorkSlices
 from clarion.push.sql import messages
-from clarion.push.sql.deliveries import EXPIRED, PUSH, end_after
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.statement import Statement, Step, Unit, statement
@@ -35,47 +26,14 @@ COUNT_DECIDED = statement(
     WHEN remaining = 1 THEN :status ELSE 'processing' END
     WHERE app_id = :app_id AND id = :event_id AND status <> 'cancelled' RETURNING id""",
 )
-CLAIM_DEDUPE_KEY = statement(
-    "claim_dedupe_key",
-    """INSERT INTO dedupes (app_id, id, user_id, notification_id, expires_at)
-    VALUES (:app_id, :id, :user_id, :notification_id, :expires_at)
-    ON CONFLICT (app_id, id) DO UPDATE SET
-    notification_id = excluded.notification_id, expires_at = excluded.expires_at
-    WHERE dedupes.expires_at <= :now OR dedupes.notification_id = :expected_holder RETURNING id""",
-)
-CLAIM_LIMIT = statement(
-    "claim_limit",
-    """INSERT INTO limit_counts (app_id, id, used, expires_at)
-    VALUES (:app_id, :id, 1, :expires_at)
-    ON CONFLICT (app_id, id) DO UPDATE SET used = limit_counts.used + 1
-    WHERE limit_counts.used < :limit RETURNING used""",
-)
-
-
-def _insert(name: str, parameters: str) -> Statement:
-    return statement(
-        name, f"INSERT INTO notifications ({NOTIFICATIONS.columns}) VALUES ({parameters})"
-    )
-
-
-ADD_SHOWN = _insert("add_shown_notification", NOTIFICATIONS.parameters.replace(":sequence", NEXT))
-ADD_HIDDEN = _insert("add_hidden_notification", NOTIFICATIONS.parameters)
-_SEQUENCE = NOTIFICATIONS.names.index("sequence")
-UPDATE_SHOWN = statement(
-    "update_notification",
-    f"""UPDATE notifications SET title = :title, body = :body, content = :content,
-    count = :count, is_shown = 1, sequence = {NEXT}
-    WHERE app_id = :app_id AND user_id = :user_id AND id = :id AND count = :expected_count
-    AND is_shown = :was_shown AND read_at IS NULL AND dismissed_at IS NULL RETURNING id""",
-)
 
 
 def _reopen(kind: JobKind, condition: str) -> Statement:
     return statement(
         f"reopen_{kind}",
-        f"""INSERT INTO jobs ({queue.JOBS.columns})
+        f"""INSERT INTO jobs ({JOBS.columns})
         SELECT :id, CAST(:lane AS INTEGER), CAST(:due_at AS BIGINT), '{kind}', :app_id, :event_id,
-        :user_id, :subject, 0, 0, '', '' WHERE EXISTS (SELECT 1 FROM deliveries WHERE {condition})
+        :user_id, :subject, 0, 0, '', '' WHERE {condition}
         ON CONFLICT (id) DO NOTHING""",
     )
 
@@ -84,10 +42,13 @@ def _reopen(kind: JobKind, condition: str) -> Statement:
 # more delivery for it: then the job is added again.
 REOPEN_DIGEST = _reopen(
     JobKind.DIGEST,
-    """app_id = :app_id AND user_id = :user_id AND status = 'collected'
-    AND status IN ('held', 'collected') AND digest = :id""",
+    deliveries.exists(
+        f"app_id = :app_id AND user_id = :user_id AND {deliveries.IS_COLLECTED} AND digest = :id"
+    ),
 )
-REOPEN_HELD = _reopen(JobKind.HELD, "notification_id = :subject AND status = 'held'")
+REOPEN_HELD = _reopen(
+    JobKind.HELD, deliveries.exists("notification_id = :subject AND status = 'held'")
+)
 _REOPEN = {JobKind.DIGEST: REOPEN_DIGEST, JobKind.HELD: REOPEN_HELD}
 # A dead letter that was revived by the next part.
 COMPLETE = statement(
@@ -95,10 +56,9 @@ COMPLETE = statement(
     f"""UPDATE events SET retry_count = 0, updated_at = :now,
     status = CASE remaining WHEN 0 THEN 'completed' ELSE 'processing' END
     WHERE app_id = :app_id AND id = :id AND status = 'failed' AND NOT EXISTS (SELECT 1 FROM jobs
-    WHERE event_id = :id AND app_id = :app_id AND lane = {queue.DEAD_LANE})""",
+    WHERE event_id = :id AND app_id = :app_id AND lane = {DEAD_LANE})""",
 )
 _SENT = frozenset({"sent", "delivered"})
-_encode = msgspec.json.Encoder().encode
 
 
 class SqlOutcomes:
@@ -146,11 +106,11 @@ def _steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
 
 def change_steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
     """Yield the steps of what an outcome changes beside its job and its event; guards first."""
-    yield from _claims(outcome, now)
+    yield from claims.take(outcome, now)
     if outcome.inbox_update is not None:
-        yield from _update(outcome.job, outcome.inbox_update)
+        yield from inbox.update(outcome.job.app_id, outcome.job.user_id, outcome.inbox_update)
     if outcome.notification is not None:
-        yield from _add(outcome.notification)
+        yield from inbox.add(outcome.notification)
     yield from _follow_up(outcome, now)
 
 
@@ -165,51 +125,6 @@ def _end(outcome: JobOutcome) -> Step:
             return queue.reschedule(job, due_at, job.subject)
         case Reschedule(due_at=due_at):
             return queue.RETRY.guard(id=job.id, token=job.token, due_at=due_at)
-
-
-def _claims(outcome: JobOutcome, now: int) -> Iterator[Step]:
-    job, dedupe = outcome.job, outcome.dedupe_claim
-    if dedupe is not None:
-        yield CLAIM_DEDUPE_KEY.guard(
-            app_id=job.app_id,
-            id=dedupe.id,
-            user_id=job.user_id,
-            notification_id=dedupe.notification_id,
-            expected_holder=dedupe.expected_holder or "",
-            expires_at=dedupe.expires_at,
-            now=now,
-        )
-    for each in outcome.limit_claims:
-        yield CLAIM_LIMIT.guard(
-            app_id=job.app_id, id=each.id, limit=each.limit, expires_at=each.expires_at
-        )
-
-
-def _update(job: Job, update: InboxUpdate) -> Iterator[Step]:
-    owner = {"app_id": job.app_id, "user_id": job.user_id}
-    yield TAKE.step(**owner, unread=int(update.is_new))
-    yield UPDATE_SHOWN.guard(
-        **owner,
-        id=update.id,
-        title=update.title,
-        body=update.body,
-        content=_encode(update.content).decode(),
-        count=update.count,
-        expected_count=update.expected_count,
-        was_shown=int(not update.is_new),
-    )
-    yield REMEMBER.step(**owner)
-
-
-def _add(notification: Notification) -> Iterator[Step]:
-    row = NOTIFICATIONS.bind(notification)
-    if not notification.is_shown:
-        yield ADD_HIDDEN.many((row,))
-        return
-    owner = {"app_id": notification.app_id, "user_id": notification.user_id}
-    yield TAKE.step(**owner, unread=1)
-    yield ADD_SHOWN.many(((*row[:_SEQUENCE], *row[_SEQUENCE + 1 :]),))
-    yield REMEMBER.step(**owner)
 
 
 def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:

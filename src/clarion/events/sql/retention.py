@@ -1,19 +1,15 @@
-"""Events, notifications, jobs and claims that were kept long enough, in SQL."""
+"""Events and jobs that were kept long enough, in SQL."""
 
 from __future__ import annotations
 
+from clarion.clock import first_id_of
 from clarion.events.model import NEVER
-from clarion.events.sql.jobs import DEAD_LANE
+from clarion.events.tables import DEAD_LANE
+from clarion.history.sql import deliveries, notifications
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, keys_of, statement
-from clarion.store.sweeps import count_changed, expiry_sweep, sweep
+from clarion.store.sweeps import count_changed
 
-# Deliveries are in the order of their notifications' ids, so of time; each has at least one.
-SELECT_OLD_NOTIFICATIONS = statement(
-    "select_old_notifications",
-    """SELECT notification_id, app_id, user_id FROM deliveries WHERE notification_id < :before
-    ORDER BY notification_id LIMIT :limit""",
-)
 SELECT_OLD_EVENTS = statement(
     "select_old_events",
     """SELECT app_id, id FROM events WHERE app_id = :app_id AND id < :before
@@ -42,11 +38,8 @@ DELETE_EVENT = statement(
 # subquery for each job; NOT EXISTS it may turn into a join that reads a whole table.
 def _is_orphaned(jobs: str) -> str:
     return f"""lane IN (0, 1, 2, 3) AND due_at >= {NEVER} AND (
-    kind = 'held' AND (SELECT n.id FROM notifications n WHERE n.app_id = {jobs}.app_id
-      AND n.user_id = {jobs}.user_id AND n.id = {jobs}.subject) IS NULL
-    OR kind = 'digest' AND (SELECT d.digest FROM deliveries d WHERE d.app_id = {jobs}.app_id
-      AND d.user_id = {jobs}.user_id AND d.status = 'collected'
-      AND d.status IN ('held', 'collected') AND d.digest = {jobs}.id LIMIT 1) IS NULL)"""
+    kind = 'held' AND {notifications.is_missing(jobs)}
+    OR kind = 'digest' AND {deliveries.is_missing(jobs)})"""
 
 
 # Those that wait without a time may be all jobs that there are: each round looks at some of them.
@@ -66,9 +59,6 @@ DELETE_ORPHANED_JOB = statement(
 # Jobs that a round looks at, for each that it may delete.
 LOOKED_AT_FACTOR = 20
 
-SELECT_OLD_DEDUPES, DELETE_DEDUPE = expiry_sweep("dedupes", "id")
-SELECT_OLD_COUNTS, DELETE_COUNT = expiry_sweep("limit_counts", "id")
-
 
 class SqlRetention:
     """The `Retention` port."""
@@ -76,19 +66,6 @@ class SqlRetention:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._last_looked_at = ""  # the id of a job
-
-    async def find_old_notifications(
-        self, before: int, limit: int
-    ) -> dict[tuple[str, str], list[str]]:
-        rows = await self._engine.fetch_in_background(
-            SELECT_OLD_NOTIFICATIONS, before=first_id_of(before), limit=limit
-        )
-        found: dict[tuple[str, str], list[str]] = {}
-        for notification_id, app_id, user_id in rows:
-            ids = found.setdefault((app_id, user_id), [])
-            if notification_id not in ids[-1:]:
-                ids.append(notification_id)
-        return found
 
     async def prune_events(self, app_id: str, before: int, limit: int) -> int:
         found = await self._engine.fetch_in_background(
@@ -123,15 +100,3 @@ class SqlRetention:
             deleted = await count_changed(self._engine, "", step)
         self._last_looked_at = found[-1] if len(found) == limit else last
         return deleted
-
-    async def prune_claims(self, now: int, limit: int) -> int:
-        expired = {"now": now, "limit": limit}
-        keys = await sweep(self._engine, SELECT_OLD_DEDUPES, DELETE_DEDUPE, **expired)
-        counts = await sweep(self._engine, SELECT_OLD_COUNTS, DELETE_COUNT, **expired)
-        return max(keys, counts)
-
-
-def first_id_of(moment: int) -> str:
-    """Return a text that sorts before every id made at that time or later."""
-    digits = f"{max(moment, 0):012x}"
-    return f"{digits[:8]}-{digits[8:]}"

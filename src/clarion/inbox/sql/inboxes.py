@@ -6,30 +6,28 @@ import asyncio
 from collections.abc import Collection, Mapping
 from weakref import WeakValueDictionary
 
-from clarion.events.model import Notification
-from clarion.events.sql.notifications import NOTIFICATION, read_notification
+from clarion.history.model import Notification
+from clarion.history.sql.changes import (
+    CLICK,
+    DELETE,
+    DELETE_ATTEMPTS,
+    DELETE_DELIVERIES,
+    SELECT,
+    SELECT_CHANGES,
+    SELECT_UNREAD_IDS,
+    dismissing,
+    is_one,
+    reading,
+    unreading,
+)
+from clarion.history.sql.listings import IS_LISTED, IS_READ, IS_UNREAD
+from clarion.history.sql.notifications import read_notification
 from clarion.inbox.model import InboxAction, InboxState
-from clarion.inbox.sql.listings import IS_LISTED, IS_READ, IS_UNREAD
 from clarion.inbox.sql.numbers import LOCK, NEXT, OF_USER, REMEMBER
 from clarion.store.engine import Engine
 from clarion.store.statement import Statement, Step, Unit, keys_of, statement
 
 READ_ALL_CHUNK = 1000
-SELECT = statement(
-    "select_shown_notification",
-    f"SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND id = :id AND is_shown = 1",
-)
-# SQLite begins to read an index at the first bound that is named. The second one is the condition
-# of the index.
-SELECT_CHANGES = statement(
-    "select_inbox_changes",
-    f"""SELECT {NOTIFICATION} FROM notifications WHERE {OF_USER} AND sequence > :since
-    AND sequence > 0 ORDER BY sequence LIMIT :limit""",
-)
-SELECT_UNREAD_IDS = statement(
-    "select_unread_ids",
-    f"SELECT id FROM notifications WHERE {IS_UNREAD} AND id > :after ORDER BY id LIMIT :limit",
-)
 SELECT_STATE = statement(
     "select_inbox_state", f"SELECT unread_count, sequence FROM inboxes WHERE {OF_USER}"
 )
@@ -46,40 +44,15 @@ def _count_if(name: str, condition: str, unread: str) -> Statement:
     return statement(
         name,
         f"""UPDATE inboxes SET unread_count = unread_count {unread} WHERE {OF_USER}
-        AND EXISTS (SELECT 1 FROM notifications WHERE {condition} AND id = :id)
+        AND {is_one(condition)}
         RETURNING unread_count""",
-    )
-
-
-def _change(name: str, change: str, condition: str) -> Statement:
-    return statement(
-        name,
-        f"""UPDATE notifications SET {change}, sequence = {NEXT}
-        WHERE {condition} AND id = :id RETURNING {NOTIFICATION}""",
     )
 
 
 COUNT_LESS = _count_if("count_one_less", IS_UNREAD, "- 1")
 COUNT_MORE = _count_if("count_one_more", IS_READ, "+ 1")
 TAKE_LISTED = _count_if("take_inbox_of_listed", IS_LISTED, "+ 0")
-READ = _change(
-    "read_notification",
-    "read_at = :now, first_read_at = COALESCE(first_read_at, :now)",
-    IS_UNREAD,
-)
-UNREAD = _change("unread_notification", "read_at = NULL", IS_READ)
-DISMISS = _change("dismiss_notification", "dismissed_at = :now", IS_LISTED)
-# Nobody sees that it was clicked, so it gets no number.
-CLICK = statement(
-    "click_notification",
-    f"""UPDATE notifications SET clicked_at = :now WHERE {IS_LISTED} AND id = :id
-    AND clicked_at IS NULL RETURNING {NOTIFICATION}""",
-)
-DELETE = statement("delete_notification", f"DELETE FROM notifications WHERE {OF_USER} AND id = :id")
-DELETE_DELIVERIES = statement(
-    "delete_deliveries", "DELETE FROM deliveries WHERE notification_id = :id"
-)
-DELETE_ATTEMPTS = statement("delete_attempts", "DELETE FROM attempts WHERE notification_id = :id")
+READ, UNREAD, DISMISS = reading(NEXT), unreading(NEXT), dismissing(NEXT)
 
 
 class SqlInboxes:

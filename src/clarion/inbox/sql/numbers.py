@@ -8,13 +8,14 @@ second of any, so the next number is looked for among the notifications themselv
 
 from __future__ import annotations
 
+from clarion.history.sql.notifications import HIGHEST_SEQUENCE
 from clarion.store.statement import statement
 
 OF_USER = "app_id = :app_id AND user_id = :user_id"
 # The highest number given so far. Both halves are one indexed read.
 _HIGHEST = f"""(SELECT MAX(known.sequence) FROM (
 SELECT sequence FROM inboxes WHERE {OF_USER} UNION ALL
-SELECT MAX(sequence) FROM notifications WHERE {OF_USER} AND sequence > 0) AS known)"""
+{HIGHEST_SEQUENCE}) AS known)"""
 # Part of an INSERT or UPDATE of `notifications`, with the parameters :app_id and :user_id.
 NEXT = f"COALESCE({_HIGHEST}, 0) + 1"
 

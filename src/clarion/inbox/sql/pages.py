@@ -1,21 +1,27 @@
-"""Pages of inboxes in SQL, as the API shows them: one read, and no `Notification` in between."""
+"""Pages of inboxes in SQL: one read, without the columns that a page does not show."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from clarion.catalog.model import Priority
-from clarion.clock import to_rfc3339
-from clarion.events.model import Actor, Target
-from clarion.inbox.model import InboxItem, InboxPage, InboxQuery, InboxState, PageOutline
+from clarion.history.sql.listings import Listings, make_listings
+from clarion.inbox.model import (
+    InboxContent,
+    InboxQuery,
+    InboxRow,
+    InboxRows,
+    InboxState,
+    PageOutline,
+)
 from clarion.inbox.sql.inboxes import SELECT_STATE
-from clarion.inbox.sql.listings import Listings, fetch_listed, make_listings
 from clarion.inbox.sql.numbers import OF_USER
+from clarion.pages import refuse_cursor
 from clarion.store.engine import Engine
-from clarion.store.statement import Row
+from clarion.store.statement import Row, Value
 
 # In each row, since one statement sees one moment; both engines evaluate them once.
 _STATE = f""", (SELECT unread_count FROM inboxes WHERE {OF_USER}),
@@ -27,20 +33,13 @@ _COLUMNS = (
 ITEMS = make_listings("show", _COLUMNS, _STATE)
 # Read from the index alone.
 IDS = make_listings("outline", "id", _STATE)
-_LABELS = {each.value: each.label for each in Priority}
+# Sorts after every id: they are written in hexadecimal digits.
+_NEWEST = "g"
+_ID = re.compile(r"[0-9a-f-]{36}")
+_PRIORITIES = {each.value: each for each in Priority}
 
 
-class _Content(msgspec.Struct):
-    """The part of a notification's content that is shown; its data is not decoded."""
-
-    data: msgspec.Raw = msgspec.Raw(b"{}")
-    actor: Actor | None = None
-    target: Target | None = None
-    deeplink: str | None = None
-    image_url: str | None = None
-
-
-_decode = msgspec.json.Decoder(_Content).decode
+_decode = msgspec.json.Decoder(InboxContent).decode
 
 
 class SqlInboxPages:
@@ -49,11 +48,10 @@ class SqlInboxPages:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxPage:
+    async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxRows:
         rows, state = await self._fetch(ITEMS, app_id, user_id, query)
-        items = [_read_item(row) for row in rows[: query.limit]]
-        following = items[-1].id if len(rows) > query.limit else None
-        return InboxPage(items, following, state.unread_count, state.sequence)
+        found = [_read_row(row) for row in rows[: query.limit]]
+        return InboxRows(found, len(rows) > query.limit, state)
 
     async def outline(self, app_id: str, user_id: str, query: InboxQuery) -> PageOutline:
         rows, state = await self._fetch(IDS, app_id, user_id, query)
@@ -63,7 +61,7 @@ class SqlInboxPages:
     async def _fetch(
         self, listings: Listings, app_id: str, user_id: str, query: InboxQuery
     ) -> tuple[Sequence[Row], InboxState]:
-        rows = await fetch_listed(self._engine, listings, app_id, user_id, query)
+        rows = await _fetch_listed(self._engine, listings, app_id, user_id, query)
         if rows:
             return rows, _read_state(rows[0][-2:])
         # No row has the state. It is read before the page, so that a client that resumes a stream
@@ -71,7 +69,7 @@ class SqlInboxPages:
         found = await self._engine.fetch(SELECT_STATE, app_id=app_id, user_id=user_id)
         if not found:
             return (), InboxState(0, 0)
-        rows = await fetch_listed(self._engine, listings, app_id, user_id, query)
+        rows = await _fetch_listed(self._engine, listings, app_id, user_id, query)
         return rows, _read_state(rows[0][-2:] if rows else found[0])
 
 
@@ -80,26 +78,36 @@ def _read_state(row: Row) -> InboxState:
     return InboxState(unread_count or 0, sequence or 0)
 
 
-def _read_item(row: Row) -> InboxItem:
+def _read_row(row: Row) -> InboxRow:
     # By position: names would cost as much as all else that is done here.
-    content = _decode(row[6])
-    data: Any = content.data
-    read_at = row[8]
-    return InboxItem(
+    return InboxRow(
         row[0],
         row[1],
         row[2],
-        _LABELS[row[3]],
+        _PRIORITIES[row[3]],
         row[4],
         row[5],
-        content.deeplink,
-        content.image_url,
-        content.actor,
-        content.target,
-        data,
+        _decode(row[6]),
         row[7],
-        None if read_at is None else to_rfc3339(read_at),
-        None,
-        to_rfc3339(row[9]),
+        row[8],
+        row[9],
         row[10],
     )
+
+
+async def _fetch_listed(
+    engine: Engine, listings: Listings, app_id: str, user_id: str, query: InboxQuery
+) -> Sequence[Row]:
+    """Return the rows of a page, and one more if more follow; the cursor is the id of the last."""
+    after, category = query.after, query.category
+    if after is not None and not _ID.fullmatch(after):
+        raise refuse_cursor()
+    values: dict[str, Value] = {
+        "app_id": app_id,
+        "user_id": user_id,
+        "before_id": after or _NEWEST,
+        "limit": query.limit + 1,
+    }
+    if category is not None:
+        values["category"] = category
+    return await engine.fetch(listings[query.unread, category is not None], **values)

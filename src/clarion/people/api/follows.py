@@ -10,8 +10,9 @@ from clarion.fields import TopicName, UserId, check_topic
 from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit, check_value
 from clarion.http.views import View
+from clarion.pages import PAGE_DEFAULT
 from clarion.people.api.users import check_found
 from clarion.people.sql import Users
 from clarion.push.model import require_open

@@ -16,8 +16,9 @@ from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 from clarion.people.model import Segment
 from clarion.people.segments.parser import parse
 from clarion.people.segments.sql.segments import Segments

@@ -18,7 +18,8 @@ from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_choice, check_limit, collect, read_moment
+from clarion.http.shapes import Items, check_choice, check_limit, collect, read_moment
+from clarion.pages import PAGE_DEFAULT
 from clarion.people.api.shapes import (
     UserBody,
     UserView,

@@ -21,8 +21,9 @@ from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.parts import Parts
 from clarion.http.responses import describe_response
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 from clarion.people.active_users import ActiveUsers
 from clarion.people.api.shapes import UserView, view_user
 from clarion.people.erasure.eraser import DAY_MS, Eraser

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-# Sorts after every sequence of a message: the device is still the user's.
-UNTIL_NOW = (1 << 63) - 1
+from clarion.push.model import OwnedDevice
 
 
 class ErasureStatus(StrEnum):
@@ -25,15 +24,6 @@ class ErasureCause(StrEnum):
 
     REQUEST = "request"
     RETENTION = "retention"  # the user was deleted long enough ago
-
-
-class OwnedDevice(msgspec.Struct, frozen=True, array_like=True):
-    """A device, and which messages to it were sent to the user: by their sequence."""
-
-    id: str
-    token_hash: bytes
-    since: int = 0
-    until: int = UNTIL_NOW
 
 
 class Subject(msgspec.Struct, frozen=True, array_like=True):

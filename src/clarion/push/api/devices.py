@@ -23,18 +23,11 @@ from clarion.http.dependencies import CheckPresent, Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import (
-    PAGE_DEFAULT,
-    Items,
-    check_choice,
-    check_limit,
-    check_value,
-    collect,
-    read_flag,
-)
+from clarion.http.shapes import Items, check_choice, check_limit, check_value, collect, read_flag
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 from clarion.nodes.port import Limits
+from clarion.pages import PAGE_DEFAULT
 from clarion.push.api.device_preferences import (
     DevicePreferencesBody,
     DevicePreferencesView,

@@ -14,8 +14,9 @@ from clarion.fields import DeviceId
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 from clarion.push.model import MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.push.port import History
 

@@ -18,9 +18,10 @@ from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value, to_milliseconds
+from clarion.http.shapes import Items, check_limit, check_value, to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
+from clarion.pages import PAGE_DEFAULT
 from clarion.push.api.devices import find_device
 from clarion.push.apns.request import MAX_TTL_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch

@@ -260,3 +260,16 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
 
     topic: str
     cursor: int
+
+
+# Sorts after every sequence of a message: the device is still the user's.
+UNTIL_NOW = (1 << 63) - 1
+
+
+class OwnedDevice(msgspec.Struct, frozen=True, array_like=True):
+    """A device, and which messages to it were sent to the user: by their sequence."""
+
+    id: str
+    token_hash: bytes
+    since: int = 0
+    until: int = UNTIL_NOW

@@ -7,9 +7,11 @@ from dataclasses import replace
 from operator import attrgetter
 
 from clarion.errors import Overloaded
+from clarion.history.sql import endings
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import READ_FOR_PAGE, Page, fill_page
+from clarion.people.sql import is_inactive
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -17,7 +19,7 @@ from clarion.push.model import (
     DevicePreferences,
     InvalidationReason,
 )
-from clarion.push.sql import deliveries, feedback
+from clarion.push.sql import feedback
 from clarion.push.sql.messages import FAIL_WAITING
 from clarion.store.engine import Engine
 from clarion.store.records import Record
@@ -90,7 +92,7 @@ PRUNE_FORMER = statement(
     """DELETE FROM former_device_users WHERE app_id = :app_id AND user_id = :user_id
     AND device_id = :device_id AND until = :until RETURNING device_id""",
 )
-END_LEFT = deliveries.end_before("end_deliveries_left_behind", deliveries.FAILED, _LEFT)
+END_LEFT = endings.end_before("end_deliveries_left_behind", endings.FAILED, _LEFT)
 FAIL_LEFT = statement("fail_messages_left_behind", f"{FAIL_WAITING} {_LEFT}")
 UNSUBSCRIBE_LEFT = statement(
     "delete_subscriptions_left_behind",
@@ -116,8 +118,8 @@ LOCK = statement(
 )
 _OF_FORMER_USER = f"""device_id = (SELECT devices.id FROM devices
     WHERE devices.id = :id AND devices.app_id = :app_id AND {_CHANGES_USER})"""
-END_OF_FORMER_USER = deliveries.end_before(
-    "end_deliveries_of_former_user", deliveries.FAILED, _OF_FORMER_USER
+END_OF_FORMER_USER = endings.end_before(
+    "end_deliveries_of_former_user", endings.FAILED, _OF_FORMER_USER
 )
 FAIL_OF_FORMER_USER = statement("fail_messages_of_former_user", f"{FAIL_WAITING} {_OF_FORMER_USER}")
 UNSUBSCRIBE_FORMER_USER = statement(
@@ -145,9 +147,7 @@ FIND = statement("find_device", f"{_SELECT} WHERE {_OF_TOKEN}")
 AUTHENTICATE = statement(
     "authenticate_device",
     f"""{_SELECT} WHERE token_hash = :token_hash AND secret_hash = :secret_hash
-    AND invalidated_at IS NULL AND NOT EXISTS (SELECT 1 FROM users
-    WHERE users.app_id = devices.app_id AND users.id = devices.user_id
-    AND (users.status = 'inactive' OR users.deleted_at IS NOT NULL))""",
+    AND invalidated_at IS NULL AND NOT {is_inactive("devices.app_id", "devices.user_id")}""",
 )
 GET = statement("get_device", f"{_SELECT} WHERE id = :id AND app_id = :app_id")
 FIND_MANY = statement(
@@ -207,7 +207,7 @@ INVALIDATE_ADDRESS = statement(
     WHERE id = :id AND app_id = :app_id AND invalidated_at IS NULL AND address = :address
     RETURNING {DEVICES.columns}""",
 )
-END_ALL = deliveries.end_before("end_waiting_deliveries", deliveries.FAILED, "device_id = :id")
+END_ALL = endings.end_before("end_waiting_deliveries", endings.FAILED, "device_id = :id")
 FAIL_ALL = statement("fail_waiting_messages", f"{FAIL_WAITING} device_id = :id")
 MARK_DELETED = statement(
     "mark_device_deleted",

@@ -7,7 +7,6 @@ from clarion.push.model import Feedback
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import statement
-from clarion.store.sweeps import sweep
 
 FEEDBACK = Record(Feedback)
 _AFTER_ALL_HASHES = b"\xff" * 32
@@ -26,16 +25,6 @@ LIST = statement(
     WHERE app_id = :app_id AND (invalidated_at, token_hash) > (:since, :token_hash)
     ORDER BY invalidated_at, token_hash LIMIT :limit""",
 )
-SELECT_OLD = statement(
-    "select_old_feedback",
-    """SELECT app_id, invalidated_at, token_hash FROM feedback
-    WHERE invalidated_at > 0 AND invalidated_at < :before ORDER BY invalidated_at LIMIT :limit""",
-)
-PRUNE = statement(
-    "prune_feedback",
-    """DELETE FROM feedback WHERE app_id = :app_id AND invalidated_at = :invalidated_at
-    AND token_hash = :token_hash RETURNING token_hash""",
-)
 
 
 class SqlFeedback:
@@ -53,9 +42,6 @@ class SqlFeedback:
         )
         items = tuple(map(FEEDBACK.read, rows[:limit]))
         return Page(items, _cursor(items[-1]) if len(rows) > limit else None)
-
-    async def prune(self, before: int, limit: int) -> int:
-        return await sweep(self._engine, SELECT_OLD, PRUNE, before=before, limit=limit)
 
 
 def _cursor(entry: Feedback) -> str:

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
+from clarion.history.sql import endings
 from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
-from clarion.push.sql import deliveries
-from clarion.push.sql.deliveries import WAITS
+from clarion.push.sql.expressions import WAITS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.shared_reads import PAUSE_S, SharedReads
@@ -72,14 +72,14 @@ _STORED_MESSAGE = """(SELECT stored.sequence, stored.id FROM messages AS stored
 COLLAPSE_NOTIFICATIONS = _collapse(
     "collapse_messages_of_notifications", "notification_id IS NOT NULL", _STORED_MESSAGE
 )
-END_BEFORE_COLLAPSE = deliveries.end_before(
+END_BEFORE_COLLAPSE = endings.end_before(
     "end_deliveries_before_collapse",
-    deliveries.EXPIRED,
+    endings.EXPIRED,
     f"""device_id = :device_id AND collapse_id = :collapse_id
     AND (sequence, id) < {_STORED_MESSAGE}""",
 )
-END_BEFORE_FAILURE = deliveries.end_before(
-    "end_delivery_before_failure", deliveries.FAILED, "device_id = :device_id AND id = :id"
+END_BEFORE_FAILURE = endings.end_before(
+    "end_delivery_before_failure", endings.FAILED, "device_id = :device_id AND id = :id"
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
@@ -242,7 +242,7 @@ class SqlMessages:
         for start in range(0, len(notifying), ACKNOWLEDGED_AT_ONCE):
             some = notifying[start : start + ACKNOWLEDGED_AT_ONCE]
             step = _acknowledge(sorted((each.device_id, each.id) for each in some), now)
-            units.append(Unit(some[0].device_id, (step, *deliveries.confirm(some, now))))
+            units.append(Unit(some[0].device_id, (step, *endings.confirm(some, now))))
         await asyncio.gather(*map(self._engine.write, units))
 
     async def fail(self, device_id: str, message_id: str, now: int) -> None:
@@ -259,7 +259,7 @@ class SqlMessages:
         while True:
             done = await self._engine.write(Unit(device_id, (step,)))
             trimmed = [row[0] for row in done[0]] if done else []
-            if end := tuple(deliveries.end_after(trimmed, deliveries.EXPIRED, now)):
+            if end := tuple(endings.end_after(trimmed, endings.EXPIRED, now)):
                 await self._engine.write(Unit(device_id, end))
             total += len(trimmed)
             if len(trimmed) < TRIM_CHUNK:
@@ -273,7 +273,7 @@ class SqlMessages:
             return 0
         ordered = sorted((device_id, message_id) for device_id, message_id, _ in found)
         step = expire.many([expire.bind(device_id=d, id=i, now=now) for d, i in ordered])
-        end = deliveries.end_after((each for *_, each in found), deliveries.EXPIRED, now)
+        end = endings.end_after((each for *_, each in found), endings.EXPIRED, now)
         done = await self._engine.write(Unit(unit_key, (step, *end)))
         return len(done[0]) if done else 0
 

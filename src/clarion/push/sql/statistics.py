@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clarion.push.model import MessageStatus
-from clarion.push.sql.deliveries import WAITS
+from clarion.push.sql.expressions import WAITS
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
 

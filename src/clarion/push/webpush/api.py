@@ -15,8 +15,9 @@ from clarion.http.callers import ApiRequest
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 from clarion.push.api.devices import find_device
 from clarion.push.model import Platform
 from clarion.push.model.vapid import read_public_key, write_public_key

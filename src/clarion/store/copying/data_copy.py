@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from clarion.errors import CommandFailed
 from clarion.store.copying.source import BATCH_ROWS, Source
-from clarion.store.copying.tables import Checksum, Table
+from clarion.store.copying.tables import Checksum, CopiedTable
 from clarion.store.copying.target import Progress, Target
 from clarion.store.statement import Row
 
@@ -24,8 +24,8 @@ _NUL, _REPLACEMENT = "\x00", "\ufffd"
 class Watch:
     """What is called while a copy runs: with a table, and how many rows were done."""
 
-    on_copied: Callable[[Table, int], None]
-    on_verified: Callable[[Table, int], None]
+    on_copied: Callable[[CopiedTable, int], None]
+    on_verified: Callable[[CopiedTable, int], None]
     on_restart: Callable[[], None]
 
 
@@ -95,7 +95,7 @@ class DataCopy:
         await self._target.begin(copy_id)
         return copy_id
 
-    async def _copy(self, copy_id: str, table: Table, progress: Progress) -> None:
+    async def _copy(self, copy_id: str, table: CopiedTable, progress: Progress) -> None:
         self._watch.on_copied(table, progress.copied.count)
         if progress.is_complete:
             return
@@ -106,7 +106,7 @@ class DataCopy:
             self._watch.on_copied(table, len(batch))
         await self._target.complete(copy_id, table, progress)
 
-    async def _verify(self, table: Table, copied: Checksum) -> int:
+    async def _verify(self, table: CopiedTable, copied: Checksum) -> int:
         """Compare what is in the target with what was read; return the number of rows."""
         found = await self._target.read_checksum(table)
         if found != copied or copied.count != self._source.count(table):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from clarion.errors import CommandFailed
-from clarion.store.copying.tables import NOT_COPIED, Table
+from clarion.store.copying.tables import CopiedTable
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.statement import Row
 
 # Rows that are read at once: as many, or as much text.
 BATCH_ROWS = 2_000
 _BATCH_BYTES = 2 << 20
-_LIST_TABLES = """SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
-ORDER BY name"""
 _LIST_COLUMNS = "SELECT name, pk FROM pragma_table_info(?) ORDER BY cid"
 _MOVED_END = ".migrated"
 _MOVED_LIMIT = 1_000
@@ -26,13 +24,17 @@ _MOVED_LIMIT = 1_000
 class Source:
     """An open SQLite database with an exclusive lock."""
 
-    def __init__(self, path: str, connection: apsw.Connection) -> None:
+    def __init__(self, path: str, connection: apsw.Connection, names: Sequence[str]) -> None:
         self.path = path
+        self._names = sorted(names)
         self._connection = connection
 
     @classmethod
-    def open(cls, path: str) -> Source:
-        """Lock a database, and bring it up to date; `CommandFailed` if somebody uses it."""
+    def open(cls, path: str, names: Sequence[str]) -> Source:
+        """Lock a database of which tables are copied, and bring it up to date.
+
+        `CommandFailed` if another process uses it.
+        """
         if not Path(path).is_file():
             raise CommandFailed(f"There is no database {path}. Choose one with --from.")
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -50,7 +52,7 @@ class Source:
         except apsw.Error as error:
             connection.close()
             raise CommandFailed(f"Cannot read {path} ({type(error).__name__}).") from error
-        return cls(path, connection)
+        return cls(path, connection, names)
 
     def close(self) -> None:
         self._connection.close()
@@ -66,22 +68,21 @@ class Source:
                 Path(self.path + end).rename(f"{moved}{end}")
         return moved
 
-    def list_tables(self) -> list[Table]:
+    def list_tables(self) -> list[CopiedTable]:
         """Return the tables that are copied."""
-        names = [str(name) for (name,) in self._connection.execute(_LIST_TABLES)]
-        return [self._describe(name) for name in names if name not in NOT_COPIED]
+        return [self._describe(name) for name in self._names]
 
-    def _describe(self, name: str) -> Table:
+    def _describe(self, name: str) -> CopiedTable:
         found = self._connection.execute(_LIST_COLUMNS, (name,)).fetchall()
         columns = tuple(str(column) for column, _ in found)
         key = sorted((place, str(column)) for column, place in found if place)
-        return Table(name, columns, tuple(column for _, column in key))
+        return CopiedTable(name, columns, tuple(column for _, column in key))
 
-    def count(self, table: Table) -> int:
+    def count(self, table: CopiedTable) -> int:
         ((count,),) = self._connection.execute(f"SELECT COUNT(*) FROM {table.name}")  # noqa: S608 - of the schema
         return int(count)
 
-    def read(self, table: Table, after: Row | None, rows: int) -> Iterator[list[Row]]:
+    def read(self, table: CopiedTable, after: Row | None, rows: int) -> Iterator[list[Row]]:
         """Yield the rows after a key, in the order of keys, in batches of limited size."""
         key = ", ".join(table.key)
         marks = ", ".join("?" for _ in table.key)

@@ -1,4 +1,4 @@
-"""Which tables are copied, with which columns, and the count and checksum of their rows."""
+"""A table that is copied, and the count and checksum of its rows."""
 
 from __future__ import annotations
 
@@ -10,21 +10,13 @@ import msgspec
 
 from clarion.store.statement import Row
 
-# Tables whose rows are not copied, and why. All others are.
-NOT_COPIED = {
-    "copied_tables": "It is the progress of the copy itself.",
-    "installation": "Its row is written at the end: it makes the copy a database.",
-    "leader": "It is one of the nodes that run.",
-    "migrations": "Each engine has files of its own.",
-    "nodes": "They are those that run.",
-}
 _DIGEST_BYTES = 16
 _MODULUS = 1 << (8 * _DIGEST_BYTES)
 _encode = msgspec.msgpack.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CopiedTable:
     """A table with its columns and its primary key."""
 
     name: str

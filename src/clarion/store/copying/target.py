@@ -9,7 +9,7 @@ import asyncpg
 import msgspec
 
 from clarion.errors import CommandFailed
-from clarion.store.copying.tables import NOTHING, Checksum, Table
+from clarion.store.copying.tables import NOTHING, Checksum, CopiedTable
 from clarion.store.migrations.plan import apply_to_postgres
 from clarion.store.statement import Row
 
@@ -85,7 +85,7 @@ class Target:
         found: str | None = await self._connection.fetchval(" UNION ALL ".join(looks))
         return found
 
-    async def check_columns(self, tables: Sequence[Table]) -> None:
+    async def check_columns(self, tables: Sequence[CopiedTable]) -> None:
         """Raise `CommandFailed` if a table differs from the one that is copied."""
         found: dict[str, set[str]] = {}
         for name, column in await self._connection.fetch(_LIST_COLUMNS):
@@ -121,7 +121,9 @@ class Target:
             for name, key, count, checksum, is_complete in rows
         }
 
-    async def add(self, copy_id: str, table: Table, rows: Sequence[Row], done: Progress) -> None:
+    async def add(
+        self, copy_id: str, table: CopiedTable, rows: Sequence[Row], done: Progress
+    ) -> None:
         """Write rows, and how far the table is copied with them."""
         try:
             async with self._connection.transaction():
@@ -132,18 +134,18 @@ class Target:
         except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
             raise CommandFailed(f"PostgreSQL refuses rows of {table.name}: {error}") from error
 
-    async def complete(self, copy_id: str, table: Table, progress: Progress) -> None:
+    async def complete(self, copy_id: str, table: CopiedTable, progress: Progress) -> None:
         """Record that a table is copied."""
         await self._save(copy_id, table, replace(progress, is_complete=True))
 
-    async def _save(self, copy_id: str, table: Table, progress: Progress) -> None:
+    async def _save(self, copy_id: str, table: CopiedTable, progress: Progress) -> None:
         key = None if progress.last_key is None else msgspec.msgpack.encode(progress.last_key)
         copied = progress.copied
         await self._connection.execute(
             _SAVE, table.name, copy_id, key, copied.count, copied.hex, int(progress.is_complete)
         )
 
-    async def read_checksum(self, table: Table) -> Checksum:
+    async def read_checksum(self, table: CopiedTable) -> Checksum:
         """Read all rows of a table, and return their count and checksum."""
         found = Checksum()
         text = f"SELECT {', '.join(table.columns)} FROM {table.name}"  # noqa: S608 - of the schema

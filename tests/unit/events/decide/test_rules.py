@@ -9,7 +9,8 @@ from clarion.catalog.model import Category, Channel, Dedupe, DedupeMode, Digest,
 from clarion.events.decide.case import Case, Limit
 from clarion.events.decide.rules import DEFAULT_RULE, ORDER, decide
 from clarion.events.decide.verdicts import Decision, Drop, Fold, Hold, Send, Verdict
-from clarion.events.model import EarlierNotification, ReasonCode
+from clarion.events.model import EarlierNotification
+from clarion.history.model import ReasonCode
 from clarion.people.model import Preferences, User, UserStatus
 from clarion.push.model import Device, DevicePreferences
 from tests.factories import make_device, make_type, make_user

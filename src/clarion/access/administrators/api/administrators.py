@@ -35,8 +35,9 @@ from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 from clarion.telemetry.logs import get_logger
 
 _UNKNOWN = "There is no administrator with this id."

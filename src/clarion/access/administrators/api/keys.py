@@ -22,8 +22,9 @@ from clarion.http.callers import ApiRequest
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import PAGE_DEFAULT, Items, check_limit, to_milliseconds
+from clarion.http.shapes import Items, check_limit, to_milliseconds
 from clarion.http.views import Timestamp, View
+from clarion.pages import PAGE_DEFAULT
 
 AdminKeyId = Annotated[str, msgspec.Meta(description="The id of the admin API key.")]
 

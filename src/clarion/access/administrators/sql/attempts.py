@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from clarion.store.engine import Engine
 from clarion.store.statement import Step, Unit, statement
-from clarion.store.sweeps import sweep
 
 # The first lock; each further failure doubles it, up to the longest.
 FIRST_LOCK_MS = 30_000
@@ -48,14 +47,6 @@ TAKE_BACK = statement(
 DELETE = statement("delete_sign_in_attempts", "DELETE FROM sign_in_attempts WHERE key = :key")
 FORGET = statement(
     "forget_sign_in_attempts", "DELETE FROM sign_in_attempts WHERE key LIKE :pattern"
-)
-SELECT_OLD = statement(
-    "select_old_sign_in_attempts",
-    "SELECT key FROM sign_in_attempts WHERE last_at <= :before ORDER BY last_at LIMIT :limit",
-)
-DELETE_OLD = statement(
-    "delete_old_sign_in_attempts",
-    "DELETE FROM sign_in_attempts WHERE key = :key AND last_at <= :before RETURNING key",
 )
 
 
@@ -102,10 +93,6 @@ class Attempts:
     async def forget(self, prefix: str) -> None:
         """Delete the counters whose key starts with a text."""
         await self._engine.write(Unit(prefix, (FORGET.step(pattern=f"{prefix}%"),)))
-
-    async def prune(self, before: int, limit: int) -> int:
-        """Delete counters that were last used before a time; return how many."""
-        return await sweep(self._engine, SELECT_OLD, DELETE_OLD, before=before, limit=limit)
 
 
 def _take(counter: Counter, now: int) -> Step:

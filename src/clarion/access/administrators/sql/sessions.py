@@ -6,7 +6,6 @@ from clarion.access.administrators.model import SESSIONS_LIMIT, AdminSession, Tr
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
-from clarion.store.sweeps import sweep
 
 SESSIONS = Record(AdminSession)
 DEVICES = Record(TrustedDevice)
@@ -53,14 +52,6 @@ DELETE_SESSIONS = statement(
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id <> :kept
     RETURNING id""",
 )
-SELECT_EXPIRED = statement(
-    "select_expired_admin_sessions",
-    "SELECT id FROM admin_sessions WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit",
-)
-DELETE_EXPIRED = statement(
-    "delete_expired_admin_session",
-    "DELETE FROM admin_sessions WHERE id = :id AND expires_at <= :now RETURNING id",
-)
 INSERT_DEVICE = statement(
     "insert_trusted_device",
     f"INSERT INTO trusted_devices ({DEVICES.columns}) VALUES ({DEVICES.parameters})",
@@ -79,16 +70,6 @@ FIND_DEVICE = statement(
 DELETE_DEVICES = statement(
     "delete_trusted_devices",
     "DELETE FROM trusted_devices WHERE administrator_id = :administrator_id",
-)
-SELECT_EXPIRED_DEVICES = statement(
-    "select_expired_trusted_devices",
-    """SELECT token_hash FROM trusted_devices WHERE expires_at <= :now
-    ORDER BY expires_at LIMIT :limit""",
-)
-DELETE_EXPIRED_DEVICE = statement(
-    "delete_expired_trusted_device",
-    """DELETE FROM trusted_devices WHERE token_hash = :token_hash AND expires_at <= :now
-    RETURNING administrator_id""",
 )
 
 
@@ -144,11 +125,6 @@ class AdminSessions:
         )
         done = await self._engine.write(Unit(administrator_id, steps))
         return len(done[0]) if done else 0
-
-    async def prune(self, now: int, limit: int) -> int:
-        """Delete sessions and trusted devices that have expired; return how many."""
-        sweeps = ((SELECT_EXPIRED, DELETE_EXPIRED), (SELECT_EXPIRED_DEVICES, DELETE_EXPIRED_DEVICE))
-        return max([await sweep(self._engine, *each, now=now, limit=limit) for each in sweeps])
 
     async def trust(self, device: TrustedDevice) -> None:
         """Store a trusted device."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -30,9 +31,9 @@ from clarion.people.erasure.sql.passes import (
 )
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
-from clarion.store.personal_tables import PersonalTable
 from clarion.store.records import Record
 from clarion.store.statement import Row, Statement, Step, Unit, statement
+from clarion.store.table import Table
 
 ERASURES = Record(Erasure)
 _SELECT = f"SELECT {ERASURES.columns} FROM erasures"
@@ -103,7 +104,7 @@ class Erasures:
     """
 
     def __init__(
-        self, engine: Engine, vault: Vault, clock: Clock, tables: Sequence[PersonalTable]
+        self, engine: Engine, vault: Vault, clock: Clock, tables: Sequence[Table[Any]]
     ) -> None:
         self._engine = engine
         self._vault = vault

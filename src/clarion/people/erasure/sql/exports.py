@@ -9,25 +9,16 @@ from typing import Any
 import msgspec
 
 from clarion.clock import to_rfc3339
-from clarion.events.sql.events import EVENTS
-from clarion.people.erasure.model import OwnedDevice
-from clarion.people.erasure.sql import naming_events
-from clarion.people.erasure.sql.devices import choose_devices, find_devices, values_of
+from clarion.events.sql import naming
+from clarion.events.tables import EVENTS
+from clarion.people.erasure.sql.devices import choose_devices, values_of
+from clarion.push.model import OwnedDevice
+from clarion.push.sql.owned_devices import find_devices
 from clarion.store.engine import Engine
-from clarion.store.personal_tables import Owner, PersonalTable, Shape
-from clarion.store.statement import Row, Value, statement
+from clarion.store.lifecycle import user_rows
+from clarion.store.statement import Row, Value
+from clarion.store.table import Owner, Shape, Table
 
-EXISTS = statement(
-    "find_traces_of_user",
-    """SELECT 1 FROM users WHERE app_id = :app_id AND id = :user_id
-    UNION ALL SELECT 1 FROM (SELECT 1 FROM devices WHERE app_id = :app_id
-      AND user_id = :user_id LIMIT 1) AS d
-    UNION ALL SELECT 1 FROM (SELECT 1 FROM former_device_users WHERE app_id = :app_id
-      AND user_id = :user_id LIMIT 1) AS f
-    UNION ALL SELECT 1 FROM inboxes WHERE app_id = :app_id AND user_id = :user_id
-    UNION ALL SELECT 1 FROM (SELECT 1 FROM notifications WHERE app_id = :app_id
-      AND user_id = :user_id LIMIT 1) AS n LIMIT 1""",
-)
 _BY_ID = frozenset({Owner.ID, Owner.USER, Owner.PREFIX})
 _encode = msgspec.json.Encoder().encode
 
@@ -35,9 +26,11 @@ _encode = msgspec.json.Encoder().encode
 class Traces:
     """Finds out whether anything is stored about a user."""
 
-    def __init__(self, engine: Engine, tables: Sequence[PersonalTable]) -> None:
+    def __init__(self, engine: Engine, tables: Sequence[Table[Any]]) -> None:
         self._engine = engine
-        self._tables = [each for each in tables if each.owner in _BY_ID]
+        # Users first, jobs last: these have no index that begins with the user.
+        by_id = [each for each in reversed(tables) if each.owner in _BY_ID]
+        self._tables = sorted(by_id, key=lambda each: each.owner is not Owner.ID)
 
     async def exist(self, app_id: str, user_id: str) -> bool:
         """Return whether there is a record, or anything else that names the id.
@@ -45,19 +38,18 @@ class Traces:
         An app may use an id that it never creates, as that of an actor. For an id that nobody has,
         all events of the app are read, in the turns of that app.
         """
-        if await self._engine.fetch(EXISTS, app_id=app_id, user_id=user_id):
-            return True
         fetch, values = self._engine.fetch_slowly, values_of(app_id, user_id)
         for table in self._tables:
-            if await fetch(table.find, **{name: values[name] for name in table.find.names}):
+            find = user_rows.find(table)
+            if await fetch(find, **{name: values[name] for name in find.names}):
                 return True
-        return await naming_events.exists(fetch, app_id, user_id)
+        return await naming.exists(fetch, app_id, user_id)
 
 
 class Exports:
     """Reads everything about a user."""
 
-    def __init__(self, engine: Engine, tables: Sequence[PersonalTable]) -> None:
+    def __init__(self, engine: Engine, tables: Sequence[Table[Any]]) -> None:
         self._engine = engine
         self._tables = tables
         self._traces = Traces(engine, tables)
@@ -75,16 +67,16 @@ class Exports:
         devices = await find_devices(self._engine, app_id, user_id)
         for table in self._tables:
             if table.section and table.owner is not Owner.NOTIFICATION:
-                if table.cursor or table.owner is Owner.EVENT:
+                if table.cursor or table.owner is Owner.SEVERAL_USERS:
                     yield table.section, None  # it may be empty
                 async for shown in self._read_table(table, app_id, user_id, devices):
                     yield table.section, _encode(shown)
 
     async def _read_table(
-        self, table: PersonalTable, app_id: str, user_id: str, devices: Sequence[OwnedDevice]
+        self, table: Table[Any], app_id: str, user_id: str, devices: Sequence[OwnedDevice]
     ) -> AsyncIterator[dict[str, object]]:
-        if table.owner is Owner.EVENT:
-            async for page in naming_events.scan(self._engine.fetch_slowly, app_id, user_id):
+        if table.owner is Owner.SEVERAL_USERS:
+            async for page in naming.scan(self._engine.fetch_slowly, app_id, user_id):
                 for found in page:
                     row = found.row if found.is_for(user_id) else found.show_party(user_id)
                     yield show(table, row, EVENTS.names)
@@ -94,17 +86,17 @@ class Exports:
                 yield shown
 
     async def _pages(
-        self, table: PersonalTable, values: Mapping[str, Value]
+        self, table: Table[Any], values: Mapping[str, Value]
     ) -> AsyncIterator[dict[str, object]]:
-        query, after = table.show, table.first
+        query, after = user_rows.show(table), user_rows.find_first(table)
         is_short = table.owner is Owner.NOTIFICATION  # a few rows, by an index
         fetch = self._engine.fetch if is_short else self._engine.fetch_slowly
         while True:
             cursor = {f"after_{n}": v for n, v in zip(table.cursor, after, strict=True)}
             given = {n: v for n, v in {**values, **cursor}.items() if n in query.names}
             rows = await fetch(query, **given)
-            shown = [show(table, row, (*table.cursor, *table.columns)) for row in rows]
-            if table.table == "notifications":
+            shown = [show(table, row, (*table.cursor, *table.shown)) for row in rows]
+            if table.name == "notifications":
                 await self._add_children([str(row[0]) for row in rows], shown)
             for each in shown:
                 yield each
@@ -121,11 +113,11 @@ class Exports:
                     each[table.section] = [one async for one in self._pages(table, own)]
 
 
-def show(table: PersonalTable, row: Row, names: Sequence[str]) -> dict[str, object]:
+def show(table: Table[Any], row: Row, names: Sequence[str]) -> dict[str, object]:
     """Return a row as an export shows it; the names are those of its values."""
     # A column of the cursor stands in the row twice.
     values = dict(zip(names, row, strict=False))
-    return {name: _SHOWN[shape](values[name]) for name, shape in table.columns.items()}
+    return {name: _SHOWN[shape](values[name]) for name, shape in table.shown.items()}
 
 
 def _show_payload(payload: bytes) -> object:

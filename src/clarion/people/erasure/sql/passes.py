@@ -6,16 +6,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from clarion.clock import Clock
+from clarion.events.sql.erasure import erase_from_events, erase_jobs
+from clarion.events.tables import EVENTS, JOBS
+from clarion.history.sql.erasure import erase_notifications
+from clarion.history.tables import NOTIFICATIONS
 from clarion.people.erasure.model import Erasure, Subject
-from clarion.people.erasure.sql import jobs, naming_events
-from clarion.people.erasure.sql.devices import choose_devices, find_devices, values_of
+from clarion.people.erasure.sql.devices import choose_devices, values_of
+from clarion.push.sql.owned_devices import find_devices
 from clarion.store.engine import Engine
-from clarion.store.personal_tables import CHUNK, Owner, PersonalTable
+from clarion.store.lifecycle import user_rows
+from clarion.store.lifecycle.user_rows import CHUNK, ErasedUser, EraseUser
 from clarion.store.statement import Row, Step, Unit, Value, statement
+from clarion.store.table import Owner, Table
 
 # What was found may be written to meanwhile, so a pass is repeated until it finds nothing.
 ROUNDS = 20
@@ -36,22 +43,14 @@ SET_SUBJECT = statement(
     "set_erasure_subject",
     "UPDATE erasures SET subject = :subject WHERE app_id = :app_id AND id = :id",
 )
-FIND_NOTIFICATIONS = statement(
-    "find_notifications_to_erase",
-    f"""SELECT id, event_id FROM notifications WHERE app_id = :app_id AND user_id = :user_id
-    LIMIT {CHUNK}""",
-)
-ERASE_MESSAGES = statement(
-    "erase_messages_of_notification",
-    """DELETE FROM messages WHERE notification_id = :notification_id AND app_id = :app_id
-    RETURNING id""",
-)
-# The error of a provider may quote an address.
-CLEAR_ERROR = statement(
-    "clear_event_error",
-    """UPDATE events SET last_error = NULL WHERE app_id = :app_id AND id = :id
-    AND last_error IS NOT NULL""",
-)
+
+
+# Tables whose slice erases a user by code of its own.
+OWN: Mapping[Table[Any], EraseUser] = {
+    JOBS: erase_jobs,
+    NOTIFICATIONS: erase_notifications,
+    EVENTS: erase_from_events,
+}
 
 
 class Stopped(Exception):
@@ -63,7 +62,7 @@ class ErasurePass:
     """Removes everything about one user."""
 
     engine: Engine
-    tables: Sequence[PersonalTable]
+    tables: Sequence[Table[Any]]
     erasure: Erasure
     subject: Subject
     clock: Clock
@@ -79,74 +78,32 @@ class ErasurePass:
                 break
         await self._write({})  # the counts of the last chunk: what follows may be interrupted
 
-    async def _erase(self, table: PersonalTable) -> None:
-        match table.owner:
-            case Owner.EVENT:
-                await self._erase_from_events(table)
-            case Owner.NOTIFICATION:
-                pass  # with the notifications
-            case Owner.USER if table.table == "jobs":
-                await self._erase_jobs(table)
-            case Owner.USER if table.table == "notifications":
-                await self._erase_notifications(table)
-            case _:
-                await self._erase_rows(table)
+    async def _erase(self, table: Table[Any]) -> None:
+        if table in OWN:
+            owner = ErasedUser(self.erasure.app_id, self.subject.user_id, self.clock.now())
+            await OWN[table](self.engine, owner, self._write)
+        elif table.owner is not Owner.NOTIFICATION:  # those go with the notifications
+            await self._erase_rows(table)
 
-    async def _erase_rows(self, table: PersonalTable) -> None:
+    async def _erase_rows(self, table: Table[Any]) -> None:
         """Erase what is found, of several devices in one commit if it is little."""
+        find, delete = user_rows.find(table), user_rows.delete(table)
         waiting: list[Row] = []
         for device in choose_devices(table, self.subject.devices):
             values = values_of(self.erasure.app_id, self.subject.user_id, device)
-            owner = {name: values[name] for name in table.find.names}
-            while found := await self.engine.fetch_in_background(table.find, **owner):
+            owner = {name: values[name] for name in find.names}
+            while found := await self.engine.fetch_in_background(find, **owner):
                 waiting += (bind_delete(table, values, key) for key in sorted(found))
                 if len(found) < CHUNK:
                     break  # the next round looks for more
-                if not await self._write({table.table: table.delete.many(waiting)}):
+                if not await self._write({table.name: delete.many(waiting)}):
                     return
                 waiting = []
             if len(waiting) >= CHUNK:
-                await self._write({table.table: table.delete.many(waiting)})
+                await self._write({table.name: delete.many(waiting)})
                 waiting = []
         if waiting:
-            await self._write({table.table: table.delete.many(waiting)})
-
-    async def _erase_jobs(self, table: PersonalTable) -> None:
-        owner = {"app_id": self.erasure.app_id, "user_id": self.subject.user_id}
-        while found := await self.engine.fetch_in_background(table.find, **owner):
-            removed = await self._write(jobs.erase(table, owner, found, self.clock.now()))
-            if removed == 0 or len(found) < CHUNK:
-                return  # the next round looks for more
-
-    async def _erase_notifications(self, table: PersonalTable) -> None:
-        owner = {"app_id": self.erasure.app_id, "user_id": self.subject.user_id}
-        children = [each for each in self.tables if each.owner is Owner.NOTIFICATION]
-        while found := await self.engine.fetch_in_background(FIND_NOTIFICATIONS, **owner):
-            ids = sorted(notification_id for notification_id, _ in found)
-            events = sorted({event_id for _, event_id in found})
-            app_id = self.erasure.app_id
-            steps = {
-                each.table: each.delete_owned.many([(one,) for one in ids]) for each in children
-            }
-            steps["messages"] = ERASE_MESSAGES.many(
-                [ERASE_MESSAGES.bind(notification_id=one, app_id=app_id) for one in ids]
-            )
-            steps["events"] = CLEAR_ERROR.many(
-                [CLEAR_ERROR.bind(app_id=app_id, id=one) for one in events]
-            )
-            steps[table.table] = table.delete.many(
-                [table.delete.bind(**owner, id=one) for one in ids]
-            )
-            await self._write(steps)
-
-    async def _erase_from_events(self, table: PersonalTable) -> None:
-        user_id, fetch = self.subject.user_id, self.engine.fetch_in_background
-        async for page in naming_events.scan(fetch, self.erasure.app_id, user_id):
-            for found in page:
-                redact = naming_events.redact_notifications(self.engine, found.event, user_id)
-                async for steps in redact:
-                    await self._write({}, steps)
-                await self._write({table.table: naming_events.erase(found, user_id)})
+            await self._write({table.name: delete.many(waiting)})
 
     async def _write(self, steps: Mapping[str, Step], changes: Sequence[Step] = ()) -> int:
         """Commit a chunk; return how many rows were removed, by the steps of a table."""
@@ -173,10 +130,11 @@ class ErasurePass:
         )
 
 
-def bind_delete(table: PersonalTable, values: Mapping[str, Value], key: Row) -> Row:
+def bind_delete(table: Table[Any], values: Mapping[str, Value], key: Row) -> Row:
     """Return the values with which a row that was found is deleted."""
-    given = {name: values[name] for name in table.delete.names if name in values}
-    return table.delete.bind(**given | dict(zip(table.key, key, strict=True)))
+    delete = user_rows.delete(table)
+    given = {name: values[name] for name in delete.names if name in values}
+    return delete.bind(**given | dict(zip(table.key, key, strict=True)))
 
 
 def encode_counts(counts: Mapping[str, int]) -> str:

@@ -1,0 +1,110 @@
+"""The tables of events, the queue, and what decisions count."""
+
+from __future__ import annotations
+
+from clarion.catalog.model import Priority
+from clarion.events.model import POOLS, Event, Job
+from clarion.store.table import (
+    APP_ID,
+    JSON,
+    PLAIN,
+    TIME,
+    TRACE,
+    USER_ID,
+    Expires,
+    Omitted,
+    Owner,
+    Pruned,
+    Stays,
+    Table,
+)
+
+DEAD_LANE = -1
+_LANES = ", ".join(map(str, (DEAD_LANE, *sorted(each.value for each in Priority))))
+_POOLS = ", ".join(f"'{each}'" for each in POOLS)
+
+JOBS = Table(
+    "jobs",
+    Job,
+    key=("id",),
+    owner=Owner.USER,
+    section="jobs",
+    columns={
+        "id": PLAIN,
+        "app_id": APP_ID,
+        "user_id": USER_ID,
+        "kind": PLAIN,
+        "event_id": PLAIN,
+        "subject": PLAIN,
+        "due_at": PLAIN,  # may be later than any date
+        "tries": PLAIN,
+        "lane": PLAIN,
+        "pool": PLAIN,
+        "token": Omitted("counts the claims of workers"),
+        "node_id": Omitted("the node of the latest claim"),
+    },
+    ends=Stays("A job ends when it is done; a dead letter goes with its event."),
+    by_app=("pool", "lane", "app_id", "due_at"),
+    where=f"pool IN ({_POOLS}) AND lane IN ({_LANES})",
+    shard=("app_id", "user_id"),
+    note="those of an audience have no user, and go with their event",
+)
+DEDUPES = Table(
+    "dedupes",
+    tuple,
+    key=("app_id", "id"),
+    owner=Owner.PREFIX,
+    section="dedupe_keys",
+    columns={
+        "app_id": APP_ID,
+        "user_id": USER_ID,
+        "id": PLAIN,
+        "notification_id": PLAIN,
+        "expires_at": TIME,
+    },
+    ends=Expires("dedupes_expiring"),
+    shard=("app_id", "id"),
+    note="its id begins with that of the user",
+)
+LIMIT_COUNTS = Table(
+    "limit_counts",
+    tuple,
+    key=("app_id", "id"),
+    owner=Owner.PREFIX,
+    section="limit_counts",
+    columns={"app_id": APP_ID, "id": PLAIN, "used": PLAIN, "expires_at": TIME},
+    ends=Expires("limit_counts_expiring"),
+    shard=("app_id", "id"),
+    note="its id begins with that of the user",
+)
+# An event to one user alone is deleted with the user. One to several loses this recipient; one
+# that names the user as actor or target loses that, and so do its notifications.
+EVENTS = Table(
+    "events",
+    Event,
+    key=("app_id", "id"),
+    owner=Owner.SEVERAL_USERS,
+    section="events",
+    columns={
+        "app_id": APP_ID,
+        "id": PLAIN,
+        "type": PLAIN,
+        "content": JSON,
+        "priority": PLAIN,
+        "dedupe_key": PLAIN,
+        "status": PLAIN,
+        "retry_count": PLAIN,
+        "last_error": PLAIN,
+        "scheduled_at": TIME,
+        "expires_at": TIME,
+        "created_at": TIME,
+        "updated_at": TIME,
+        "trace": TRACE,
+        "audience": Omitted("may name other users"),
+        "remaining": Omitted("counts users"),
+        "notification_count": Omitted("counts users"),
+    },
+    ends=Pruned("events", ("event_days",)),
+    shard=("app_id", "id"),
+    note="counts what is left to decide on all shards",
+)

@@ -1,0 +1,1 @@
+"""What happened: notifications, their deliveries, and the attempts to deliver them."""

@@ -1,0 +1,1 @@
+"""Notifications, deliveries and attempts in SQL."""

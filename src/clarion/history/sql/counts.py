@@ -1,0 +1,80 @@
+"""Statements that count notifications and deliveries of all apps, for the analytics.
+
+A count must not change later. So it depends on what stays in a row: the id, the first time at which
+something happened, the first decision. Each is a range of an index.
+"""
+
+from __future__ import annotations
+
+from clarion.analytics.model import bucket
+from clarion.push.sql.expressions import JOIN_DEVICE
+from clarion.store.statement import Statement, statement
+
+# A subquery, not a join: PostgreSQL might read all notifications for a join.
+_TYPE = """COALESCE((SELECT notifications.type FROM notifications
+      WHERE notifications.app_id = deliveries.app_id
+      AND notifications.user_id = deliveries.user_id
+      AND notifications.id = deliveries.notification_id), '')"""
+# What was not delivered by the commit that decided it.
+_IS_LATER = "(deliveries.channel <> 'in_app' OR deliveries.past_decisions <> '[]')"
+# That of the device which was tried first.
+_PLATFORM = f"""CASE deliveries.channel WHEN 'push' THEN COALESCE((
+      SELECT devices.platform FROM attempts {JOIN_DEVICE}
+      WHERE attempts.notification_id = deliveries.notification_id AND attempts.channel = 'push'
+      ORDER BY attempts.attempted_at, attempts.device_id LIMIT 1), '') ELSE '' END"""
+# The first decision may be among the past ones; then these are read. Whoever was sent something
+# was allowed to be, even if the reason is now why that failed.
+COUNT_DECISIONS = statement(
+    "count_new_decisions",
+    f"""SELECT app_id, type, channel, decided, COUNT(*), SUM(is_shown), SUM(is_first) FROM (
+      SELECT deliveries.app_id, {_TYPE} AS type, deliveries.channel,
+      CASE WHEN deliveries.past_decisions <> '[]' THEN deliveries.past_decisions
+        WHEN deliveries.sent_at > 0 OR deliveries.status = 'queued' THEN 'allowed'
+        ELSE deliveries.reason END AS decided,
+      CASE WHEN NOT {_IS_LATER} AND deliveries.sent_at > 0 THEN 1 ELSE 0 END AS is_shown,
+      CASE WHEN deliveries.channel = (SELECT MIN(others.channel) FROM deliveries AS others
+        WHERE others.notification_id = deliveries.notification_id) THEN 1 ELSE 0 END AS is_first
+      FROM deliveries WHERE deliveries.notification_id >= :first_id
+      AND deliveries.notification_id < :last_id) AS found
+    GROUP BY app_id, type, channel, decided""",
+)
+
+
+def _count_deliveries(name: str, moment: str, condition: str, label: str) -> Statement:
+    return statement(
+        name,
+        f"""SELECT app_id, type, channel, platform, label, COUNT(*) FROM (
+          SELECT deliveries.app_id, {_TYPE} AS type, deliveries.channel,
+          {_PLATFORM} AS platform, {label} AS label FROM deliveries
+          WHERE deliveries.{moment} >= :since AND deliveries.{moment} < :until
+          AND deliveries.{moment} > 0 AND {condition}) AS found
+        GROUP BY app_id, type, channel, platform, label""",
+    )
+
+
+COUNT_SENT = _count_deliveries("count_sent_deliveries", "sent_at", _IS_LATER, "'sent'")
+COUNT_DELIVERED = _count_deliveries(
+    "count_delivered_deliveries",
+    "delivered_at",
+    _IS_LATER,
+    bucket("deliveries.delivered_at - deliveries.decided_at"),
+)
+COUNT_UNSUCCESSFUL = _count_deliveries(
+    "count_unsuccessful_deliveries",
+    "decided_at",
+    "deliveries.status IN ('failed', 'expired', 'cancelled')",
+    "deliveries.status",
+)
+
+
+def _count_notifications(name: str, moment: str) -> Statement:
+    return statement(
+        name,
+        f"""SELECT app_id, type, COUNT(*) FROM notifications
+        WHERE {moment} >= :since AND {moment} < :until AND {moment} > 0 GROUP BY app_id, type""",
+    )
+
+
+COUNT_READS = _count_notifications("count_first_reads", "first_read_at")
+COUNT_DISMISSALS = _count_notifications("count_dismissals", "dismissed_at")
+COUNT_CLICKS = _count_notifications("count_first_clicks", "clicked_at")
