@@ -160,6 +160,8 @@ class Table(Record[T], Generic[T]):
     ) -> None:
         if owner.is_user == bool(impersonal):
             raise TypeError(f"{name}: is it about users, or why not?")
+        if owner.is_user and not columns:
+            raise TypeError(f"{name}: which columns does an export show?")
         if owner is not Owner.INSTALLATION and not shard:
             raise TypeError(f"{name}: by which columns could it be divided?")
         if row_type is not tuple:
