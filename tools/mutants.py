@@ -273,8 +273,8 @@ MUTANTS = (
     Mutant(
         "cache-never-invalidated",
         "access/callers.py",
-        "        self._cache.pop(key_id, None)\n        self._verified.clear()\n",
-        "",
+        "        self._cache.forget(key_id)\n        self._verified.forget_all()\n",
+        "        del key_id\n",
         "tests/unit/access/test_callers.py::test_a_forgotten_key_is_looked_up_at_once",
     ),
     Mutant(
