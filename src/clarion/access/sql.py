@@ -14,10 +14,10 @@ from clarion.access.model import (
     ApiKey,
     App,
     ProviderKey,
-    Scope,
     Ticket,
     UserKey,
 )
+from clarion.access.tables import API_KEYS, APPS, PROVIDER_KEYS, TICKETS, USER_KEYS
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -34,20 +34,6 @@ _TOO_MANY = (
     f"An app can have {LIVE_API_KEYS_LIMIT:,} live API keys: revoke those that are not needed."
 )
 
-
-def _join_scopes(scopes: frozenset[Scope]) -> str:
-    return " ".join(sorted(scopes))
-
-
-def _split_scopes(text: str) -> frozenset[Scope]:
-    return frozenset(map(Scope, text.split()))
-
-
-APPS = Record(App)
-PROVIDER_KEYS = Record(ProviderKey)
-USER_KEYS = Record(UserKey)
-TICKETS = Record(Ticket)
-KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
 
 DELETE_MARK = statement(
     "delete_mark_of_app", "DELETE FROM apps WHERE id = :id AND deleted_at <= :before"
@@ -161,24 +147,24 @@ PROVIDER_KEY_STATEMENTS = _key_statements("provider_keys", "key_id", PROVIDER_KE
 LIST_PROVIDER_KEYS, INSERT_PROVIDER_KEY, *_ = PROVIDER_KEY_STATEMENTS
 *_, END_PROVIDER_KEY, REVOKE_PROVIDER_KEY, PRUNE_PROVIDER_KEYS = PROVIDER_KEY_STATEMENTS
 INSERT_KEY = statement(
-    "insert_api_key", f"INSERT INTO api_keys ({KEYS.columns}) VALUES ({KEYS.parameters})"
+    "insert_api_key", f"INSERT INTO api_keys ({API_KEYS.columns}) VALUES ({API_KEYS.parameters})"
 )
 # A guard, which counts what the same batch has added, too.
 ADD_KEY = statement(
     "add_api_key",
-    f"""INSERT INTO api_keys ({KEYS.columns}) SELECT {KEYS.parameters}
+    f"""INSERT INTO api_keys ({API_KEYS.columns}) SELECT {API_KEYS.parameters}
     WHERE {_few_live("api_keys", LIVE_API_KEYS_LIMIT)} RETURNING id""",
 )
-SELECT_KEY = statement("select_api_key", f"SELECT {KEYS.columns} FROM api_keys WHERE id = :id")
+SELECT_KEY = statement("select_api_key", f"SELECT {API_KEYS.columns} FROM api_keys WHERE id = :id")
 SELECT_KEYS = statement(
     "select_api_keys_of_app",
-    f"""SELECT {KEYS.columns} FROM api_keys WHERE app_id = :app_id AND id > :after
+    f"""SELECT {API_KEYS.columns} FROM api_keys WHERE app_id = :app_id AND id > :after
     ORDER BY id LIMIT :limit""",
 )
 REVOKE_KEY = statement(
     "revoke_api_key",
     f"""UPDATE api_keys SET revoked_at = COALESCE(revoked_at, :now)
-    WHERE id = :id AND app_id = :app_id RETURNING {KEYS.columns}""",
+    WHERE id = :id AND app_id = :app_id RETURNING {API_KEYS.columns}""",
 )
 # Of the same app only, and once: a second rotation would leave two new keys.
 REPLACE_KEY = statement(
@@ -229,7 +215,7 @@ class Apps:
         if user_key is not None:
             steps.append(INSERT_USER_KEY.step(**USER_KEYS.values(user_key)))
         if api_key is not None:
-            steps.append(INSERT_KEY.step(**KEYS.values(api_key)))
+            steps.append(INSERT_KEY.step(**API_KEYS.values(api_key)))
         with explain_conflict("An app with this bundle id already exists."):
             done = await idempotency.write_once(self._engine, app.id, once, *steps)
         return done if isinstance(done, StoredResponse) else None
@@ -375,7 +361,7 @@ class Keys:
         `IdempotencyKeyReused`. `Conflict` if a key with this id exists, or the app has
         `LIVE_API_KEYS_LIMIT` live ones. Nodes that add at the same time may exceed that slightly.
         """
-        add = ADD_KEY.guard(**KEYS.values(key))
+        add = ADD_KEY.guard(**API_KEYS.values(key))
         with explain_conflict("An API key with this id already exists."):
             done = await idempotency.write_once(self._engine, key.app_id, once, add)
         if done is None:
@@ -400,7 +386,7 @@ class Keys:
         replace = REPLACE_KEY.guard(
             id=key_id, app_id=new.app_id, new_id=new.id, now=now, ends_at=ends_at
         )
-        add = ADD_KEY.guard(**KEYS.values(new))
+        add = ADD_KEY.guard(**API_KEYS.values(new))
         done = await idempotency.write_once(self._engine, new.app_id, once, replace, add)
         if done is None:
             raise Conflict(
@@ -412,21 +398,21 @@ class Keys:
     async def find(self, key_id: str) -> ApiKey | None:
         """Return the key of any app, in any state, or None."""
         rows = await self._engine.fetch(SELECT_KEY, id=key_id)
-        return KEYS.read(rows[0]) if rows else None
+        return API_KEYS.read(rows[0]) if rows else None
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[ApiKey]:
         """Return the app's keys in the order of their ids, starting after the id `after`."""
         rows = await self._engine.fetch(
             SELECT_KEYS, app_id=app_id, after=after or "", limit=limit + 1
         )
-        items = tuple(map(KEYS.read, rows[:limit]))
+        items = tuple(map(API_KEYS.read, rows[:limit]))
         return Page(items, items[-1].id if len(rows) > limit else None)
 
     async def revoke(self, app_id: str, key_id: str, now: int) -> ApiKey | None:
         """Revoke a key and return it; None if the app does not have it. Idempotent."""
         step = REVOKE_KEY.guard(id=key_id, app_id=app_id, now=now)
         done = await self._engine.write(Unit(app_id, (step,)))
-        return KEYS.read(done[0][0]) if done else None
+        return API_KEYS.read(done[0][0]) if done else None
 
     async def touch(self, key_ids: Collection[str], now: int) -> None:
         """Note that keys were used; a later time that is known stays."""

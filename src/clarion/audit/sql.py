@@ -29,12 +29,12 @@ from clarion.audit.model import (
     Filter,
     Verified,
 )
+from clarion.audit.tables import CHAIN, ENTRIES
 from clarion.audit.verification import verify_newest
 from clarion.clock import Clock
 from clarion.pages import LARGEST, Page, read_cursor, write_cursor
 from clarion.store.companions import Companion, companion
 from clarion.store.engine import Engine, Fetch
-from clarion.store.records import Record
 from clarion.store.statement import Row, Statement, Step, Unit, Value, statement
 
 LINKED_AT_ONCE = 500
@@ -45,8 +45,6 @@ _ATTEMPTS = 10
 _CHAIN = "audit"
 _AFTER_ALL_IDS = "~"
 
-ENTRIES = Record(Entry)
-STATES = Record(ChainState)
 INSERT = statement(
     "insert_audit_entry",
     f"INSERT INTO audit_entries ({ENTRIES.columns}) VALUES ({ENTRIES.parameters})",
@@ -62,7 +60,7 @@ SELECT_CHAIN = statement(
     ORDER BY sequence LIMIT :limit""",
 )
 SELECT_STATE = statement(
-    "select_audit_chain", f"SELECT {STATES.columns} FROM audit_chain WHERE id = :id"
+    "select_audit_chain", f"SELECT {CHAIN.columns} FROM audit_chain WHERE id = :id"
 )
 # Of several nodes that link at once, one succeeds.
 MOVE_END = statement(
@@ -420,7 +418,7 @@ class Chain:
     async def get_state(self) -> ChainState:
         """Return where the chain begins and ends."""
         rows = await self._fetch(SELECT_STATE, id=_CHAIN)
-        return STATES.read(rows[0]) if rows else ChainState()
+        return CHAIN.read(rows[0]) if rows else ChainState()
 
 
 async def load_retired_keys(fetch: Fetch, keys: ChainKeys, vault: Vault) -> None:

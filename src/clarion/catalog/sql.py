@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from clarion.catalog.model import Category, CategoryDefinition, Channel, NotificationType, Template
+from clarion.catalog.tables import CATEGORIES, TEMPLATES
 from clarion.errors import Conflict
 from clarion.pages import LARGEST, Page, parse_number, refuse_cursor
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 
 # Of one template.
@@ -16,8 +16,6 @@ VERSIONS_KEPT = 50
 # Of all templates of an app.
 VERSIONS_LIMIT = 20_000
 CATEGORIES_LIMIT = 50
-CATEGORIES = Record(CategoryDefinition)
-TEMPLATES = Record(Template)
 _PLACE = "app_id = :app_id AND type = :type AND channel = :channel AND language = :language"
 _NEXT_VERSION = f"(SELECT COALESCE(MAX(version), 0) + 1 FROM templates WHERE {_PLACE})"
 

@@ -16,17 +16,16 @@ from clarion.pacing import Slices
 from clarion.pages import LARGEST, READ_FOR_PAGE, Page, fill_page, read_cursor, write_cursor
 from clarion.people.fields import fold_email
 from clarion.people.model import StoredUser, User, UserFilter
+from clarion.people.tables import USERS
 from clarion.push.sql import topics
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
-from clarion.store.records import Record
 from clarion.store.row_turns import RowTurns
 from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 
 # Takes the user as stored, or None if there is none, and returns the user to store.
 Edit = Callable[[User | None], User]
 T = TypeVar("T")
-USERS = Record(User)
 # Counts the changes of a row, so that no concurrent change is lost. It is no part of a `User`.
 _COLUMNS = f"{USERS.columns}, version"
 _ATTEMPTS = 10

@@ -17,12 +17,11 @@ from clarion.analytics.model import (
     Query,
 )
 from clarion.analytics.sql import counts
+from clarion.analytics.tables import PROGRESS
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Row, Unit, statement
 from clarion.store.sweeps import sweep
 
-_PROGRESS = Record(Progress)
 _KEY = "app_id, metric, step, at, type, channel, platform, label"
 
 START = statement(
@@ -31,7 +30,7 @@ START = statement(
     VALUES (1, 0, :first, :first) ON CONFLICT (id) DO NOTHING""",
 )
 SELECT_PROGRESS = statement(
-    "select_analytics_progress", f"SELECT {_PROGRESS.columns} FROM analytics_progress WHERE id = 1"
+    "select_analytics_progress", f"SELECT {PROGRESS.columns} FROM analytics_progress WHERE id = 1"
 )
 MOVE = statement(
     "move_analytics_progress",
@@ -97,7 +96,7 @@ class SqlTally:
     async def add(
         self, before: Progress, after: Progress, counts: Mapping[int, Mapping[Cell, int]]
     ) -> bool:
-        move = MOVE.guard(**_PROGRESS.values(after), expected_turn=before.turn)
+        move = MOVE.guard(**PROGRESS.values(after), expected_turn=before.turn)
         rows = _list_rows(counts)
         steps = (move, ADD.many(rows)) if rows else (move,)
         return await self._engine.write(Unit("", steps)) is not None
@@ -158,4 +157,4 @@ class Analytics:
 
 async def _select_progress(engine: Engine) -> Progress | None:
     rows = await engine.fetch(SELECT_PROGRESS)
-    return _PROGRESS.read(rows[0]) if rows else None
+    return PROGRESS.read(rows[0]) if rows else None

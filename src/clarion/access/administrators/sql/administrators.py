@@ -15,16 +15,14 @@ from clarion.access.administrators.sql.keys import DELETE_KEYS, REVOKE_KEYS
 from clarion.access.administrators.sql.second_factors import DELETE_CODES, DELETE_TOTP
 from clarion.access.administrators.sql.sessions import DELETE_DEVICES, DELETE_SESSIONS
 from clarion.access.model import Role
+from clarion.access.tables import ADMIN_LINKS, ADMINISTRATORS
 from clarion.errors import Conflict, Overloaded
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.store.engine import Engine, explain_conflict
-from clarion.store.records import Record
 from clarion.store.statement import Step, Unit, statement
 
-ADMINISTRATORS = Record(Administrator)
-LINKS = Record(SetupLink)
 _COLUMNS = f"{ADMINISTRATORS.columns}, version"
 _TRIES = 10
 _TAKEN = "An administrator with this username already exists."
@@ -84,21 +82,21 @@ REHASH_PASSWORD = statement(
 )
 PUT_LINK = statement(
     "put_admin_link",
-    f"""INSERT INTO admin_links ({LINKS.columns}) VALUES ({LINKS.parameters})
-    ON CONFLICT (id) DO UPDATE SET {LINKS.assign_others("id")}""",
+    f"""INSERT INTO admin_links ({ADMIN_LINKS.columns}) VALUES ({ADMIN_LINKS.parameters})
+    ON CONFLICT (id) DO UPDATE SET {ADMIN_LINKS.assign_others("id")}""",
 )
 PUT_FIRST_LINK = statement(
     "put_first_admin_link",
-    f"""INSERT INTO admin_links ({LINKS.columns}) SELECT {LINKS.parameters}
+    f"""INSERT INTO admin_links ({ADMIN_LINKS.columns}) SELECT {ADMIN_LINKS.parameters}
     WHERE NOT EXISTS (SELECT 1 FROM administrators)
-    ON CONFLICT (id) DO UPDATE SET {LINKS.assign_others("id")} RETURNING id""",
+    ON CONFLICT (id) DO UPDATE SET {ADMIN_LINKS.assign_others("id")} RETURNING id""",
 )
 SELECT_LINK = statement(
-    "select_admin_link", f"SELECT {LINKS.columns} FROM admin_links WHERE id = :id"
+    "select_admin_link", f"SELECT {ADMIN_LINKS.columns} FROM admin_links WHERE id = :id"
 )
 FIND_LINK = statement(
     "find_admin_link",
-    f"""SELECT {LINKS.columns} FROM admin_links
+    f"""SELECT {ADMIN_LINKS.columns} FROM admin_links
     WHERE token_hash = :token_hash AND expires_at > :now""",
 )
 USE_FIRST_LINK = statement(
@@ -135,7 +133,7 @@ class Administrators:
         With `once`, a repeated request gets the first response, as in `Keys.create`. `Conflict` if
         the username exists, or there are 1,000 administrators.
         """
-        steps = (_insert(administrator), PUT_LINK.step(**LINKS.values(link)))
+        steps = (_insert(administrator), PUT_LINK.step(**ADMIN_LINKS.values(link)))
         with explain_conflict(_TAKEN):
             done = await idempotency.write_once(self._engine, administrator.id, once, *steps)
         if done is None:
@@ -245,7 +243,7 @@ class SetupLinks:
 
         Return False if there is an administrator: then nothing is stored.
         """
-        guard = PUT_FIRST_LINK.guard(**LINKS.values(replace(link, id=FIRST)))
+        guard = PUT_FIRST_LINK.guard(**ADMIN_LINKS.values(replace(link, id=FIRST)))
         return await self._engine.write(Unit(FIRST, (guard,))) is not None
 
     async def is_first_stored(self) -> bool:
@@ -261,7 +259,7 @@ class SetupLinks:
         """
         steps = [
             CLEAR_PASSWORD.guard(id=link.id),
-            PUT_LINK.step(**LINKS.values(link)),
+            PUT_LINK.step(**ADMIN_LINKS.values(link)),
             *_end_sign_ins(link.id),
             REVOKE_KEYS.step(administrator_id=link.id, now=now),
         ]
@@ -273,7 +271,7 @@ class SetupLinks:
     async def find(self, token_hash: bytes, now: int) -> SetupLink | None:
         """Return the link if it can be used, or None."""
         rows = await self._engine.fetch(FIND_LINK, token_hash=token_hash, now=now)
-        return LINKS.read(rows[0]) if rows else None
+        return ADMIN_LINKS.read(rows[0]) if rows else None
 
     async def use_first(self, token_hash: bytes, administrator: Administrator, now: int) -> bool:
         """Use the link for the first administrator and add it; once, on whatever node.

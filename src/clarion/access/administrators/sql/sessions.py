@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from clarion.access.administrators.model import SESSIONS_LIMIT, AdminSession, TrustedDevice
+from clarion.access.tables import ADMIN_SESSIONS, TRUSTED_DEVICES
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 
-SESSIONS = Record(AdminSession)
-DEVICES = Record(TrustedDevice)
 DEVICES_LIMIT = 20
 
 INSERT = statement(
     "insert_admin_session",
-    f"INSERT INTO admin_sessions ({SESSIONS.columns}) VALUES ({SESSIONS.parameters})",
+    f"INSERT INTO admin_sessions ({ADMIN_SESSIONS.columns}) VALUES ({ADMIN_SESSIONS.parameters})",
 )
 # Those without a second factor end none that have one: whoever knows the password alone can start
 # as many as they like.
@@ -26,12 +24,12 @@ DELETE_OLDEST = statement(
 )
 FIND = statement(
     "find_admin_session",
-    f"SELECT {SESSIONS.columns} FROM admin_sessions WHERE secret_hash = :secret_hash",
+    f"SELECT {ADMIN_SESSIONS.columns} FROM admin_sessions WHERE secret_hash = :secret_hash",
 )
 LIST = statement(
     "list_admin_sessions",
-    f"""SELECT {SESSIONS.columns} FROM admin_sessions WHERE administrator_id = :administrator_id
-    ORDER BY id DESC LIMIT 1000""",
+    f"""SELECT {ADMIN_SESSIONS.columns} FROM admin_sessions
+    WHERE administrator_id = :administrator_id ORDER BY id DESC LIMIT 1000""",
 )
 TOUCH = statement(
     "touch_admin_session", "UPDATE admin_sessions SET last_seen_at = :now WHERE id = :id"
@@ -54,7 +52,8 @@ DELETE_SESSIONS = statement(
 )
 INSERT_DEVICE = statement(
     "insert_trusted_device",
-    f"INSERT INTO trusted_devices ({DEVICES.columns}) VALUES ({DEVICES.parameters})",
+    f"""INSERT INTO trusted_devices ({TRUSTED_DEVICES.columns})
+    VALUES ({TRUSTED_DEVICES.parameters})""",
 )
 DELETE_OLDEST_DEVICES = statement(
     "delete_oldest_trusted_devices",
@@ -64,7 +63,7 @@ DELETE_OLDEST_DEVICES = statement(
 )
 FIND_DEVICE = statement(
     "find_trusted_device",
-    f"""SELECT {DEVICES.columns} FROM trusted_devices
+    f"""SELECT {TRUSTED_DEVICES.columns} FROM trusted_devices
     WHERE token_hash = :token_hash AND expires_at > :now""",
 )
 DELETE_DEVICES = statement(
@@ -87,7 +86,7 @@ class AdminSessions:
         who = session.administrator_id
         steps = (
             REPLACE.step(secret_hash=instead_of or b""),
-            INSERT.step(**SESSIONS.values(session)),
+            INSERT.step(**ADMIN_SESSIONS.values(session)),
             DELETE_OLDEST.step(
                 administrator_id=who, keep=SESSIONS_LIMIT, has_mfa=int(session.mfa_at is not None)
             ),
@@ -97,12 +96,12 @@ class AdminSessions:
     async def find(self, secret_hash: bytes) -> AdminSession | None:
         """Return the session with this secret, expired or not, or None."""
         rows = await self._engine.fetch(FIND, secret_hash=secret_hash)
-        return SESSIONS.read(rows[0]) if rows else None
+        return ADMIN_SESSIONS.read(rows[0]) if rows else None
 
     async def list(self, administrator_id: str) -> tuple[AdminSession, ...]:
         """Return the sessions of an administrator, newest first."""
         rows = await self._engine.fetch(LIST, administrator_id=administrator_id)
-        return tuple(map(SESSIONS.read, rows))
+        return tuple(map(ADMIN_SESSIONS.read, rows))
 
     async def touch(self, session_id: str, now: int) -> None:
         """Record when a session was last used."""
@@ -130,7 +129,7 @@ class AdminSessions:
         """Store a trusted device."""
         who = device.administrator_id
         steps = (
-            INSERT_DEVICE.step(**DEVICES.values(device)),
+            INSERT_DEVICE.step(**TRUSTED_DEVICES.values(device)),
             DELETE_OLDEST_DEVICES.step(administrator_id=who, keep=DEVICES_LIMIT),
         )
         await self._engine.write(Unit(who, steps))
@@ -138,4 +137,4 @@ class AdminSessions:
     async def find_device(self, token_hash: bytes, now: int) -> TrustedDevice | None:
         """Return the trusted device with this token, or None; also if it has expired."""
         rows = await self._engine.fetch(FIND_DEVICE, token_hash=token_hash, now=now)
-        return DEVICES.read(rows[0]) if rows else None
+        return TRUSTED_DEVICES.read(rows[0]) if rows else None

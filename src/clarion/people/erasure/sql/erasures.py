@@ -29,13 +29,12 @@ from clarion.people.erasure.sql.passes import (
     encode_counts,
     extend_subject,
 )
+from clarion.people.tables import ERASURES
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
-from clarion.store.records import Record
 from clarion.store.statement import Row, Statement, Step, Unit, statement
 from clarion.store.table import Table
 
-ERASURES = Record(Erasure)
 _SELECT = f"SELECT {ERASURES.columns} FROM erasures"
 _OPEN = "status IN ('running', 'settling')"
 _OF_ERASURE = "app_id = :app_id AND id = :id"

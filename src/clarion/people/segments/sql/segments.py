@@ -22,12 +22,11 @@ from clarion.people.segments.plans import (
 )
 from clarion.people.segments.sql import queries
 from clarion.people.segments.sql.queries import Query
+from clarion.people.tables import SEGMENTS
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Row, Statement, Unit, statement
 
 SEGMENTS_LIMIT = 200
-SEGMENTS = Record(Segment)
 _SELECT = f"SELECT {SEGMENTS.columns} FROM segments WHERE app_id = :app_id"
 
 # An app that has too many can still replace those that it has.
