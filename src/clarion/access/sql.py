@@ -21,7 +21,7 @@ from clarion.access.tables import API_KEYS, APPS, PROVIDER_KEYS, TICKETS, USER_K
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.store.engine import Engine, explain_conflict
 from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, statement
@@ -372,10 +372,10 @@ class Keys:
         self,
         key_id: str,
         new: ApiKey,
+        once: IdempotencyClaim | None = None,
         *,
         now: int,
         ends_at: int,
-        once: IdempotencyClaim | None = None,
     ) -> StoredResponse | None:
         """Add a key in place of the live one with the id, which expires at `ends_at` or before.
 
@@ -405,8 +405,7 @@ class Keys:
         rows = await self._engine.fetch(
             SELECT_KEYS, app_id=app_id, after=after or "", limit=limit + 1
         )
-        items = tuple(map(API_KEYS.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        return cut_page([*map(API_KEYS.read, rows)], limit, lambda each: each.id)
 
     async def revoke(self, app_id: str, key_id: str, now: int) -> ApiKey | None:
         """Revoke a key and return it; None if the app does not have it. Idempotent."""

@@ -32,7 +32,7 @@ from clarion.audit.model import (
 from clarion.audit.tables import CHAIN, ENTRIES
 from clarion.audit.verification import verify_newest
 from clarion.clock import Clock
-from clarion.pages import LARGEST, Page, read_cursor, write_cursor
+from clarion.pages import LARGEST, Page, cut_page, read_cursor, write_cursor
 from clarion.store.companions import Companion, companion
 from clarion.store.engine import Engine, Fetch
 from clarion.store.statement import Row, Statement, Step, Unit, Value, statement
@@ -308,9 +308,8 @@ class AuditLog:
         rows = await self._fetch_list(
             wanted, since=wanted.since, before=before, before_id=before_id, limit=limit + 1
         )
-        items = tuple(map(ENTRIES.read, rows[:limit]))
-        last = items[-1] if len(rows) > limit else None
-        return Page(items, write_cursor(last.created_at, last.id) if last else None)
+        entries = [*map(ENTRIES.read, rows)]
+        return cut_page(entries, limit, lambda each: write_cursor(each.created_at, each.id))
 
     async def _fetch_list(self, wanted: Filter, **bounds: Value) -> Sequence[Row]:
         given = {"app_id": wanted.app_id, "action": wanted.action, "actor_id": wanted.actor_id}

@@ -7,7 +7,7 @@ import msgspec
 from clarion.catalog.model import Category, CategoryDefinition, Channel, NotificationType, Template
 from clarion.catalog.tables import CATEGORIES, TEMPLATES
 from clarion.errors import Conflict
-from clarion.pages import LARGEST, Page, parse_number, refuse_cursor
+from clarion.pages import LARGEST, Page, cut_page, parse_number, refuse_cursor
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 
@@ -241,5 +241,4 @@ class SqlTemplates:
             version=before,
             limit=limit + 1,
         )
-        items = tuple(map(TEMPLATES.read, rows[:limit]))
-        return Page(items, str(items[-1].version) if len(rows) > limit else None)
+        return cut_page([*map(TEMPLATES.read, rows)], limit, lambda each: str(each.version))

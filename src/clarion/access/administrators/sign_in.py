@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -38,7 +37,7 @@ from clarion.errors import (
     SignInFailed,
     Unauthenticated,
 )
-from clarion.fields import is_plain
+from clarion.fields import check_value, is_plain
 from clarion.telemetry.logs import get_logger
 
 _USER_AGENT_LENGTH = 200
@@ -153,7 +152,7 @@ class SignIn:
     async def _make_first(
         self, link: SetupLink, username: str | None, password: str, now: int
     ) -> Administrator:
-        name = _check("username", check_username, username or "")
+        name = check_value("username", check_username, username or "")
         account = Administrator(
             id=self._clock.new_id(),
             username=name,
@@ -258,7 +257,7 @@ class SignIn:
         return account
 
     async def _hash_new(self, password: str, username: str) -> str:
-        checked = _check("password", partial(check_password, username=username), password)
+        checked = check_value("password", partial(check_password, username=username), password)
         return await self._hashing.hash(checked)
 
     async def _start(
@@ -299,10 +298,3 @@ def _session_of(caller: AdminCaller) -> str:
 
 def _show(user_agent: str) -> str:
     return user_agent[:_USER_AGENT_LENGTH] if is_plain(user_agent) else ""
-
-
-def _check(name: str, check: Callable[[str], str], value: str) -> str:
-    try:
-        return check(value)
-    except ValueError as error:
-        raise InvalidFields(FieldFault(name, str(error))) from error

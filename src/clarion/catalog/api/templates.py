@@ -23,12 +23,12 @@ from clarion.catalog.rendering.limits import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import LanguageTag, check_json, check_language, documented
+from clarion.fields import LanguageTag, check_json, check_language, check_value, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import Items, check_choice, check_limit, check_value
+from clarion.http.shapes import Items, check_choice, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 

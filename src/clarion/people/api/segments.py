@@ -10,13 +10,13 @@ from litestar import Controller, Response, delete, get, post, put
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound
-from clarion.fields import SegmentName, check_segment
+from clarion.fields import SegmentName, check_segment, check_value
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 from clarion.people.model import Segment

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, structs
 
-from clarion.fields import LanguageTag, Moment, TimezoneName, documented
+from clarion.fields import LanguageTag, Moment, TimezoneName, check_value, documented
 from clarion.http.bodies import Body
-from clarion.http.shapes import check_value, collect, given_checks, to_milliseconds
+from clarion.http.shapes import collect, given_checks, to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.people.fields import (
     ATTRIBUTES_LIMIT,

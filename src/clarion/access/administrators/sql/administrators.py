@@ -19,7 +19,7 @@ from clarion.access.tables import ADMIN_LINKS, ADMINISTRATORS
 from clarion.errors import Conflict, Overloaded
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.store.engine import Engine, explain_conflict
 from clarion.store.statement import Step, Unit, statement
 
@@ -157,8 +157,7 @@ class Administrators:
     async def list(self, *, after: str | None, limit: int) -> Page[Administrator]:
         """Return administrators in the order of their ids, starting after the id `after`."""
         rows = await self._engine.fetch(LIST, after=after or "", limit=limit + 1)
-        items = tuple(map(ADMINISTRATORS.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        return cut_page([*map(ADMINISTRATORS.read, rows)], limit, lambda each: each.id)
 
     async def edit(
         self, administrator_id: str, edit: Callable[[Administrator], Administrator]

@@ -7,7 +7,7 @@ from clarion.access.tables import ADMIN_KEYS
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.store.engine import Engine, explain_conflict
 from clarion.store.statement import Unit, statement
 
@@ -76,8 +76,7 @@ class AdminKeys:
         rows = await self._engine.fetch(
             LIST, administrator_id=administrator_id, after=after or "", limit=limit + 1
         )
-        items = tuple(map(ADMIN_KEYS.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        return cut_page([*map(ADMIN_KEYS.read, rows)], limit, lambda each: each.id)
 
     async def revoke(self, administrator_id: str, key_id: str, now: int) -> AdminKey | None:
         """Revoke a key and return it; None if the administrator does not have it. Idempotent."""

@@ -11,7 +11,7 @@ import msgspec
 
 from clarion.access.port import Vault
 from clarion.clock import Clock
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.people.erasure.hashes import UserHashes
 from clarion.people.erasure.model import (
     Erasure,
@@ -244,8 +244,7 @@ class Erasures:
         rows = await self._engine.fetch(
             LIST, app_id=app_id, before=after or _NEWEST, limit=limit + 1
         )
-        items = tuple(map(ERASURES.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        return cut_page([*map(ERASURES.read, rows)], limit, lambda each: each.id)
 
     async def _find(self, query: Statement, **values: str | bytes) -> Erasure | None:
         rows = await self._engine.fetch(query, **values)

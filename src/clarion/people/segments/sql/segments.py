@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.people.model import Segment
 from clarion.people.segments.filters import NO_ONE, Condition, Filter, list_conditions
 from clarion.people.segments.normal_form import normalise
@@ -108,8 +108,7 @@ class Segments:
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[Segment]:
         """Return the segments of an app, sorted by name."""
         rows = await self._engine.fetch(LIST, app_id=app_id, after=after or "", limit=limit + 1)
-        items = tuple(map(SEGMENTS.read, rows[:limit]))
-        return Page(items, items[-1].name if len(rows) > limit else None)
+        return cut_page([*map(SEGMENTS.read, rows)], limit, lambda each: each.name)
 
     async def delete(self, app_id: str, name: str) -> bool:
         """Delete a segment; False if there is none. Events that were accepted keep its filter."""
