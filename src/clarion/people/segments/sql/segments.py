@@ -21,7 +21,7 @@ from clarion.people.segments.plans import (
     split_values,
 )
 from clarion.people.segments.sql import queries
-from clarion.people.segments.sql.queries import Query
+from clarion.people.segments.sql.queries import Parameters
 from clarion.people.tables import SEGMENTS
 from clarion.store.engine import Engine
 from clarion.store.statement import Row, Statement, Unit, statement
@@ -127,17 +127,17 @@ class Segments:
         fetch = self._engine.fetch_slowly
         choices = list_positive(of) if has_choice(of) else ()
         plan = await _make_plan(fetch, app_id, of, choices, self._limits.counted)
-        query = Query(app_id=app_id)
+        given = Parameters(app_id=app_id)
         rest = leave_out(of, plan.conditions)
-        found = queries.count_users(query, rest, plan.conditions)
-        rows = await fetch(found, **query.values)
+        found = queries.count_users(given, rest, plan.conditions)
+        rows = await fetch(found, **given.values)
         return int(rows[0][0])
 
     async def has_user(self, app_id: str, filter_text: str, user_id: str) -> bool:
         """Return whether a filter selects a user."""
-        query = Query(app_id=app_id, user_id=user_id)
-        found = queries.check_user(query, normalise(parse(filter_text)))
-        return (await self._engine.fetch(found, **query.values))[0][0] is not None
+        given = Parameters(app_id=app_id, user_id=user_id)
+        found = queries.check_user(given, normalise(parse(filter_text)))
+        return (await self._engine.fetch(found, **given.values))[0][0] is not None
 
     async def list_users(
         self, app_id: str, filter_text: str, *, after: str | None, limit: int
@@ -150,9 +150,9 @@ class Segments:
         if plan.filter == NO_ONE:
             return Page((), None)
         size = min(limit, plan.candidates)
-        query = Query(app_id=app_id, after=after or "", limit=size)
-        found = queries.list_users(query, plan.filter, plan.conditions)
-        rows = await self._engine.fetch(found, **query.values)
+        given = Parameters(app_id=app_id, after=after or "", limit=size)
+        found = queries.list_users(given, plan.filter, plan.conditions)
+        rows = await self._engine.fetch(found, **given.values)
         items = tuple(user_id for user_id, is_member in rows if is_member)
         return Page(items, rows[-1][0] if len(rows) == size else None)
 
@@ -195,9 +195,9 @@ async def _make_plan(
         pending = [each for each in choices if counts.get(each, known) >= known]
         if not pending:
             break
-        query = Query(app_id=app_id, cap=cap)
-        counting: Statement = queries.count_each(query, pending)
-        (row,) = await fetch(counting, **query.values)
+        given = Parameters(app_id=app_id, cap=cap)
+        counting: Statement = queries.count_each(given, pending)
+        (row,) = await fetch(counting, **given.values)
         counts |= dict(zip(pending, row, strict=True))
         plan, known = choose_plan(of, counts), cap
         if plan.cost < cap:
