@@ -22,7 +22,7 @@ from clarion.audit.commands import record_command
 from clarion.audit.sql import AuditLog, load_retired_keys
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
-from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
+from clarion.catalog.sql import Categories, Templates, Types
 from clarion.channels.sql import SqlProviders
 from clarion.clock import Clock, MovableClock, SystemClock
 from clarion.events.sql.claims import SqlClaims
@@ -126,10 +126,10 @@ class Stores:
         self.providers = SqlProviders(engine, self.vault)
 
     def _open_catalog(self, engine: Engine, sandbox: ProcessSandbox) -> None:
-        self.types = SqlTypes(engine)
-        self.templates = SqlTemplates(engine)
+        self.types = Types(engine)
+        self.templates = Templates(engine)
         self.sandbox = sandbox
-        self.categories = SqlCategories(engine)
+        self.categories = Categories(engine)
         self.catalog = Catalog(self.types, self.categories, self.templates, self.clock, sandbox)
 
     def _open_statistics(self, engine: Engine) -> None:

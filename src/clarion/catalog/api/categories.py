@@ -13,7 +13,7 @@ from clarion.catalog import built_in
 from clarion.catalog.api.types import Label, check_channels, check_display_name
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import CategoryDefinition, Channel
-from clarion.catalog.port import Categories
+from clarion.catalog.sql import Categories
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound
 from clarion.fields import VISIBLE_OR_NOTHING, documented

@@ -18,9 +18,9 @@ from clarion.catalog.catalog import Catalog
 from clarion.catalog.entry import CatalogEntry, Run, convert, measure, render
 from clarion.catalog.model import GIVEN, Channel, Form, Template, build_context
 from clarion.catalog.model.sms_segments import SmsEncoding, count_segments
-from clarion.catalog.port import Templates
 from clarion.catalog.rendering.limits import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
+from clarion.catalog.sql import Templates
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.fields import LanguageTag, check_json, check_language, check_value, documented

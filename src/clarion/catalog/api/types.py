@@ -29,9 +29,10 @@ from clarion.catalog.model import (
     PriorityName,
     RateLimit,
 )
-from clarion.catalog.port import Sandbox, Types
+from clarion.catalog.port import Sandbox
 from clarion.catalog.sandbox.jobs import CheckSchema
 from clarion.catalog.schemas import check_size
+from clarion.catalog.sql import Types
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields, NotFound
 from clarion.fields import VISIBLE, check_value, documented, instead, is_plain
