@@ -210,9 +210,9 @@ class Node:
         self.active_users = ActiveUsers(
             self.users,
             clock,
-            (self._disconnect_user,),
+            self._disconnect_user,
             gone=GoneUsers(deleted, self.erasures),
-            forgets=(self._forget_users,),
+            drop_cached=self._forget_users,
             bus=self.bus,
         )
         self.registry = Registry(

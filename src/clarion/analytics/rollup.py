@@ -1,9 +1,9 @@
 """Counts what happened since the last time, every few seconds.
 
 The time up to which everything is counted is stored in the commit that adds the counts, so that
-nothing is added twice, whatever fails and however many nodes do it. What is committed late, with a
-time that was counted already, is found when each minute is counted once more, two minutes later:
-then what is missing is added.
+nothing is added twice, also if a commit fails or several nodes count. What is committed late, with
+a time that was counted already, is found when each minute is counted again two minutes later: then
+what is missing is added.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, Progress
-from clarion.analytics.port import Tally
+from clarion.analytics.sql.aggregates import RollupCounts
 from clarion.errors import ReadTooSlow
 
 # Most of what has a time is committed so soon after it.
@@ -29,7 +29,7 @@ Counts = dict[int, Counter[Cell]]
 class Rollup:
     """Adds what happened to the counts of minutes, hours and days."""
 
-    tally: Tally
+    tally: RollupCounts
     # What a step returns if there is more to do at once.
     more: int
 

@@ -100,13 +100,13 @@ class Services:
         self.connections = Connections()
         self.origins = AllowedOrigins(stores.known_apps, clock)
         self._known_apps, self._catalog = stores.known_apps, stores.catalog
-        self.deleted_apps = DeletedApps(stores.apps, (self._forget_app,))
+        self.deleted_apps = DeletedApps(stores.apps, self._forget_app)
         self.active_users = ActiveUsers(
             stores.users,
             clock,
-            (self._disconnect_user,),
+            self._disconnect_user,
             gone=GoneUsers(stores.deleted_users, stores.erasures),
-            forgets=(self._forget_users,),
+            drop_cached=self._forget_users,
             bus=bus,
         )
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)

@@ -13,7 +13,7 @@ from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.sql import Apps, Keys, Tickets, open_provider_keys, open_user_keys
 from clarion.access.vault import Vault, key_id_of
-from clarion.analytics.sql.aggregates import Analytics, SqlTally
+from clarion.analytics.sql.aggregates import Analytics, RollupCounts
 from clarion.app.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.app.key_rotation import refuse_retired_key
 from clarion.app.tables import PERSONAL
@@ -135,7 +135,7 @@ class Stores:
     def _open_statistics(self, engine: Engine) -> None:
         self.statistics = SqlStatistics(engine)
         self.ledger = SqlLedger(engine)
-        self.tally = SqlTally(engine)
+        self.tally = RollupCounts(engine)
         self.analytics = Analytics(engine)
 
     def _open_queue(self, engine: Engine, clock: Clock) -> None:

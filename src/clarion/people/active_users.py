@@ -8,7 +8,7 @@ that they have open. While the bus is connected they are looked for every `CHECK
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from enum import Enum, auto
 
 from clarion.clock import Clock
@@ -33,7 +33,7 @@ _PAGE = 500
 
 Disconnect = Callable[[str, str], None]
 # Drops what this node has cached of users, who are given as app and user id.
-Forget = Callable[[Collection[tuple[str, str]]], None]
+DropCached = Callable[[Collection[tuple[str, str]]], None]
 
 
 class Presence(Enum):
@@ -52,27 +52,26 @@ _MAY_USE_TOKENS_NAMES = frozenset(each.name for each in _MAY_USE_TOKENS)
 class ActiveUsers:
     """Knows for a moment who is active, and disconnects those who are not any more.
 
-    `disconnects` are called with app and user; they must do nothing for users that have no
-    connection.
+    `disconnect` is called with app and user; it must do nothing for users that have no connection.
     """
 
     def __init__(
         self,
         users: Users,
         clock: Clock,
-        disconnects: Sequence[Disconnect],
+        disconnect: Disconnect = lambda _app_id, _user_id: None,
         *,
         gone: GoneUsers | None = None,
-        forgets: Sequence[Forget] = (),
+        drop_cached: DropCached = lambda _owners: None,
         bus: Bus = ALONE,
         poll_s: float = POLL_S,
         check_s: float = CHECK_S,
     ) -> None:
         self._users = users
         self._clock = clock
-        self._disconnects = disconnects
+        self._disconnect = disconnect
         self._gone = gone
-        self._forgets = forgets
+        self._drop_cached = drop_cached
         self._watch = Watch(bus, disconnected_s=poll_s, connected_s=check_s)
         # By app and user.
         self._known = NodeCache[tuple[str, str], Presence](KNOWN_MS, KNOWN_LIMIT)
@@ -128,8 +127,7 @@ class ActiveUsers:
         owner = (app_id, user_id)
         self._known.forget(owner)
         if is_erased:
-            for forget in self._forgets:
-                forget((owner,))
+            self._drop_cached((owner,))
         if presence == Presence.GONE.name:
             self._lately_gone.add(owner)
         else:
@@ -146,7 +144,7 @@ class ActiveUsers:
         return self._gone is not None and await self._gone.is_gone(app_id, user_id)
 
     async def forget(self, app_id: str, user_id: str) -> None:
-        """Take note of a user who was erased on this node."""
+        """Apply the erasure of a user on this node, and publish it to the others."""
         await self._check(app_id, user_id, is_erased=True)
 
     async def run(self) -> None:
@@ -176,14 +174,9 @@ class ActiveUsers:
             return
         new, erased = await self._gone.list_erased()
         if new:
-            for forget in self._forgets:
-                forget(new)
+            self._drop_cached(new)
         deleted = await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)
         self._lately_gone = {*erased, *deleted}
         for owner in self._lately_gone:
             self._known.forget(owner)
             self._disconnect(*owner)
-
-    def _disconnect(self, app_id: str, user_id: str) -> None:
-        for disconnect in self._disconnects:
-            disconnect(app_id, user_id)

@@ -74,28 +74,40 @@ PRUNE = statement(
 )
 
 
-class SqlTally:
-    """The `Tally` port."""
+class RollupCounts:
+    """Counts what is stored, and adds the counts to those of minutes, hours and days."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def start(self, now: int) -> Progress:
+        """Return how far everything is counted; if nothing ever was, it begins an hour ago."""
         while (known := await _select_progress(self._engine)) is None:
             first = Interval.MINUTE.begin(max(now - HOUR_MS, 0))
             await self._engine.write(Unit("", (START.step(first=first),)))
         return known
 
     async def count(self, since: int, until: int) -> Mapping[Cell, int]:
+        """Count what happened from a time on and before another.
+
+        The counts of a time never grow later, except by what was committed after they were made.
+        What is erased is not counted any more.
+        """
         return await counts.count_all(self._engine.fetch_in_background, since, until)
 
     async def read_minute(self, at: int) -> Mapping[Cell, int]:
+        """Return what was added for a minute, of all apps."""
         rows = await self._engine.fetch_in_background(SELECT_MINUTE, at=at)
         return {Cell(app_id, Metric(name), *rest): value for app_id, name, *rest, value in rows}
 
     async def add(
         self, before: Progress, after: Progress, counts: Mapping[int, Mapping[Cell, int]]
     ) -> bool:
+        """Add counts to those of the minutes that begin at these times, and of hours and days.
+
+        The progress is stored in the same commit. False, and nothing is added, if it is not as it
+        was `before`: another node has counted meanwhile.
+        """
         move = MOVE.guard(**PROGRESS.values(after), expected_turn=before.turn)
         rows = _list_rows(counts)
         steps = (move, ADD.many(rows)) if rows else (move,)
@@ -123,7 +135,7 @@ class Analytics:
         self._engine = engine
 
     async def read(self, query: Query, limit: int) -> Sequence[Count]:
-        """Return at most so many counts in the order of time, without those that are zero."""
+        """Return at most `limit` counts in the order of time, without those that are zero."""
         by = query.group_by
         rows = await self._engine.fetch_slowly(
             READ,
@@ -149,7 +161,7 @@ class Analytics:
         return await _select_progress(self._engine)
 
     async def prune(self, interval: Interval, before: int, limit: int) -> int:
-        """Delete at most so many counts that begin before a time; return how many."""
+        """Delete at most `limit` counts that begin before a time; return how many."""
         return await sweep(
             self._engine, SELECT_OLD, PRUNE, step=interval.value, before=before, limit=limit
         )

@@ -12,8 +12,8 @@ from clarion.access.administrators.model import (
     SetupLink,
 )
 from clarion.access.administrators.sql.keys import DELETE_KEYS, REVOKE_KEYS
-from clarion.access.administrators.sql.second_factors import DELETE_CODES, DELETE_TOTP
-from clarion.access.administrators.sql.sessions import DELETE_DEVICES, DELETE_SESSIONS
+from clarion.access.administrators.sql.second_factors import delete_factors
+from clarion.access.administrators.sql.sessions import end_sign_ins
 from clarion.access.model import Role
 from clarion.access.tables import ADMIN_LINKS, ADMINISTRATORS
 from clarion.errors import Conflict, Overloaded
@@ -112,13 +112,6 @@ USE_LINK = statement(
 DELETE_LINK = statement("delete_admin_link", "DELETE FROM admin_links WHERE id = :id")
 
 
-def _end_sign_ins(administrator_id: str) -> tuple[Step, ...]:
-    return (
-        DELETE_SESSIONS.step(administrator_id=administrator_id, kept=""),
-        DELETE_DEVICES.step(administrator_id=administrator_id),
-    )
-
-
 class Administrators:
     """The accounts."""
 
@@ -186,7 +179,7 @@ class Administrators:
         changed = {name: values[name] for name in ("role", "app_roles", "networks", "disabled_at")}
         is_operator = after.role is Role.ADMIN and after.is_active
         guard = REPLACE.guard(id=after.id, version=version, is_operator=int(is_operator), **changed)
-        steps = [LOCK_OPERATORS.step(), guard, *_end_sign_ins(after.id)]
+        steps = [LOCK_OPERATORS.step(), guard, *end_sign_ins(after.id)]
         if after.disabled_at is not None:
             steps.append(REVOKE_KEYS.step(administrator_id=after.id, now=after.disabled_at))
         return await self._engine.write(Unit(after.id, tuple(steps))) is not None
@@ -199,10 +192,9 @@ class Administrators:
         steps = (
             LOCK_OPERATORS.step(),
             DELETE.guard(id=administrator_id),
-            *_end_sign_ins(administrator_id),
+            *end_sign_ins(administrator_id),
             DELETE_KEYS.step(administrator_id=administrator_id),
-            DELETE_TOTP.step(administrator_id=administrator_id),
-            DELETE_CODES.step(administrator_id=administrator_id),
+            *delete_factors(administrator_id),
             DELETE_LINK.step(id=administrator_id),
         )
         if await self._engine.write(Unit(administrator_id, steps)):
@@ -220,8 +212,7 @@ class Administrators:
         """
         steps = (
             SET_PASSWORD.guard(id=administrator_id, password_hash=password_hash, now=now),
-            DELETE_SESSIONS.step(administrator_id=administrator_id, kept=keep_session or ""),
-            DELETE_DEVICES.step(administrator_id=administrator_id),
+            *end_sign_ins(administrator_id, kept=keep_session or ""),
         )
         return await self._engine.write(Unit(administrator_id, steps)) is not None
 
@@ -259,12 +250,11 @@ class SetupLinks:
         steps = [
             CLEAR_PASSWORD.guard(id=link.id),
             PUT_LINK.step(**ADMIN_LINKS.values(link)),
-            *_end_sign_ins(link.id),
+            *end_sign_ins(link.id),
             REVOKE_KEYS.step(administrator_id=link.id, now=now),
         ]
         if clears_totp:
-            steps.append(DELETE_TOTP.step(administrator_id=link.id))
-            steps.append(DELETE_CODES.step(administrator_id=link.id))
+            steps += delete_factors(link.id)
         return await self._engine.write(Unit(link.id, tuple(steps))) is not None
 
     async def find(self, token_hash: bytes, now: int) -> SetupLink | None:
@@ -286,7 +276,7 @@ class SetupLinks:
         steps = (
             USE_LINK.guard(id=link.id, token_hash=link.token_hash, now=now),
             SET_PASSWORD.guard(id=link.id, password_hash=password_hash, now=now),
-            *_end_sign_ins(link.id),
+            *end_sign_ins(link.id),
         )
         return await self._engine.write(Unit(link.id, steps)) is not None
 

@@ -111,8 +111,7 @@ class SecondFactors:
     async def delete_totp(self, administrator_id: str) -> None:
         """Delete the secrets, recovery codes and trusted devices."""
         steps = (
-            DELETE_TOTP.step(administrator_id=administrator_id),
-            DELETE_CODES.step(administrator_id=administrator_id),
+            *delete_factors(administrator_id),
             DELETE_DEVICES.step(administrator_id=administrator_id),
         )
         await self._engine.write(Unit(administrator_id, steps))
@@ -131,6 +130,14 @@ class SecondFactors:
         """Delete a recovery code; return False if it was used before, on whatever node."""
         guard = USE_CODE.guard(administrator_id=code.administrator_id, code_hash=code.code_hash)
         return await self._engine.write(Unit(code.administrator_id, (guard,))) is not None
+
+
+def delete_factors(administrator_id: str) -> tuple[Step, Step]:
+    """Return the steps that delete the secrets and recovery codes."""
+    return (
+        DELETE_TOTP.step(administrator_id=administrator_id),
+        DELETE_CODES.step(administrator_id=administrator_id),
+    )
 
 
 def _replace_codes(administrator_id: str, codes: Sequence[RecoveryCode]) -> tuple[Step, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from clarion.access.administrators.model import SESSIONS_LIMIT, AdminSession, TrustedDevice
 from clarion.access.tables import ADMIN_SESSIONS, TRUSTED_DEVICES
 from clarion.store.engine import Engine
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Step, Unit, statement
 
 DEVICES_LIMIT = 20
 
@@ -118,11 +118,7 @@ class AdminSessions:
 
     async def end_all(self, administrator_id: str) -> int:
         """End all sessions and trusted devices; return how many sessions there were."""
-        steps = (
-            DELETE_SESSIONS.step(administrator_id=administrator_id, kept=""),
-            DELETE_DEVICES.step(administrator_id=administrator_id),
-        )
-        done = await self._engine.write(Unit(administrator_id, steps))
+        done = await self._engine.write(Unit(administrator_id, end_sign_ins(administrator_id)))
         return len(done[0]) if done else 0
 
     async def trust(self, device: TrustedDevice) -> None:
@@ -138,3 +134,11 @@ class AdminSessions:
         """Return the trusted device with this token, or None; also if it has expired."""
         rows = await self._engine.fetch(FIND_DEVICE, token_hash=token_hash, now=now)
         return TRUSTED_DEVICES.read(rows[0]) if rows else None
+
+
+def end_sign_ins(administrator_id: str, *, kept: str = "") -> tuple[Step, Step]:
+    """Return the steps that end all sessions but one, and all trusted devices."""
+    return (
+        DELETE_SESSIONS.step(administrator_id=administrator_id, kept=kept),
+        DELETE_DEVICES.step(administrator_id=administrator_id),
+    )

@@ -12,7 +12,6 @@ import msgspec
 from clarion.access.port import Vault
 from clarion.clock import Clock
 from clarion.pages import Page, cut_page
-from clarion.people.erasure.hashes import UserHashes
 from clarion.people.erasure.model import (
     Erasure,
     ErasureCause,
@@ -20,8 +19,7 @@ from clarion.people.erasure.model import (
     Subject,
     subject_context,
 )
-from clarion.people.erasure.sql.exports import Traces
-from clarion.people.erasure.sql.hash_keys import HashKeys
+from clarion.people.erasure.sql.exports import is_named
 from clarion.people.erasure.sql.passes import (
     SET_SUBJECT,
     ErasurePass,
@@ -29,6 +27,7 @@ from clarion.people.erasure.sql.passes import (
     encode_counts,
     extend_subject,
 )
+from clarion.people.erasure.sql.user_hashes import UserHashes
 from clarion.people.tables import ERASURES
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
@@ -109,8 +108,7 @@ class Erasures:
         self._vault = vault
         self._clock = clock
         self._tables = tables
-        self._traces = Traces(engine, tables)
-        self._hashes = UserHashes(HashKeys(engine, vault))
+        self._hashes = UserHashes(engine, vault)
 
     async def begin(
         self, app_id: str, user_id: str, cause: ErasureCause, *, now: int, until: int
@@ -125,7 +123,7 @@ class Erasures:
         last = await self._find(FIND, app_id=app_id, user_hash=user_hash)
         if last is not None and last.status is ErasureStatus.RUNNING:
             return last
-        if not await self._traces.exist(app_id, user_id):
+        if not await is_named(self._engine, self._tables, app_id, user_id):
             return last
         erasure_id = self._clock.new_id()
         erasure = Erasure(
