@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clarion.access.sql import Apps
-from clarion.analytics.model import HOUR_MS, Cell, Interval, Metric, Progress, Query
+from clarion.analytics.model import HOUR_MS, AnalyticsQuery, Cell, Interval, Metric, RollupProgress
 from clarion.analytics.model import Dimension as By
 from clarion.analytics.rollup import LAG_MS, PARTS, SETTLE_MS, Rollup
 from clarion.analytics.sql.aggregates import Analytics, RollupCounts
@@ -102,7 +102,7 @@ class Day:
         self, metric: Metric, *group_by: By, interval: Interval = Interval.DAY, **changes: Any
     ) -> Counter[tuple[str, ...]]:
         """Return the counts of the day by what they are of, without empty values."""
-        query = Query(
+        query = AnalyticsQuery(
             app_id=self.app_id,
             metric=metric,
             interval=interval,
@@ -117,7 +117,7 @@ class Day:
 
     async def times(self, metric: Metric, interval: Interval = Interval.MINUTE) -> dict[int, int]:
         """Return the counts by how long after the beginning of the day they are."""
-        query = Query(
+        query = AnalyticsQuery(
             app_id=self.app_id, metric=metric, interval=interval, since=NOW, until=NOW + 2 * DAY
         )
         return {each.at - NOW: each.value for each in await self.analytics.read(query, 1_000)}
@@ -134,7 +134,7 @@ async def day(engine: Engine) -> Day:
 async def test_before_anything_was_counted_there_is_nothing(engine: Engine) -> None:
     analytics = Analytics(engine)
     assert await analytics.get_progress() is None
-    first = Progress(0, NOW - HOUR_MS, NOW - HOUR_MS)
+    first = RollupProgress(0, NOW - HOUR_MS, NOW - HOUR_MS)
     assert await RollupCounts(engine).start(NOW + SECOND) == first
     assert await RollupCounts(engine).start(NOW + DAY) == first
 
@@ -350,7 +350,7 @@ async def test_who_comes_too_late_adds_nothing(day: Day) -> None:
     tally = RollupCounts(day.engine)
     before = await tally.start(NOW)
     counts = {NOW: {Cell(day.app_id, Metric.EVENTS, "comment"): 1}}
-    after = Progress(before.turn + 1, NOW + MINUTE, before.settled_until)
+    after = RollupProgress(before.turn + 1, NOW + MINUTE, before.settled_until)
     assert await tally.add(before, after, counts)
     assert not await tally.add(before, after, counts)
     assert await day.read(Metric.EVENTS) == {(): 1}
@@ -408,7 +408,7 @@ async def test_counts_are_filtered_and_limited(day: Day) -> None:
     assert await day.read(Metric.EVENTS, type="comment") == {(): 3}
     assert await day.read(Metric.EVENTS, type="like") == {}
     assert await day.read(Metric.DELIVERIES, channel="push") == {}
-    query = Query(
+    query = AnalyticsQuery(
         app_id=day.app_id,
         metric=Metric.EVENTS,
         interval=Interval.MINUTE,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, Progress
+from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, RollupProgress
 from clarion.analytics.sql.aggregates import RollupCounts
 from clarion.errors import ReadTooSlow
 
@@ -42,7 +42,7 @@ class Rollup:
         settled = min(before.settled_until, Interval.MINUTE.begin(max(now, 0)))
         settling = Interval.MINUTE.begin(min(before.counted_until, now - SETTLE_MS))
         settled = await self._settle(settled, settling, counts)
-        after = Progress(before.turn + 1, counted, settled)
+        after = RollupProgress(before.turn + 1, counted, settled)
         if _is_worth_a_commit(before, after, counts):
             await self.tally.add(before, after, counts)
         return self.more if counted < now - LAG_MS or settled < settling else 0
@@ -120,7 +120,7 @@ def find_missing(found: Mapping[Cell, int], stored: Mapping[Cell, int]) -> Mappi
     return missing
 
 
-def _is_worth_a_commit(before: Progress, after: Progress, counts: Counts) -> bool:
+def _is_worth_a_commit(before: RollupProgress, after: RollupProgress, counts: Counts) -> bool:
     """Whether something was counted or a minute is over: a server without work writes little."""
     minute = Interval.MINUTE.begin
     is_over = minute(before.counted_until) != minute(after.counted_until)

@@ -80,7 +80,7 @@ class ChainState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class ChainVerification:
     """What was verified, and the first fault if there is one."""
 
     first: int = 0

@@ -25,9 +25,9 @@ from clarion.audit.model import (
     ActorKind,
     AuditResult,
     ChainState,
+    ChainVerification,
     Entry,
     Filter,
-    Verified,
 )
 from clarion.audit.tables import CHAIN, ENTRIES
 from clarion.audit.verification import verify_newest
@@ -323,7 +323,7 @@ class AuditLog:
             found += (*await self._engine.fetch(chosen, **values, subject=subject, **bounds),)
         return sorted(found, key=_newest_first, reverse=True)
 
-    async def verify_newest(self, count: int) -> Verified:
+    async def verify_newest(self, count: int) -> ChainVerification:
         """Verify that the last entries of the chain are as they were written."""
         return await verify_newest(self.chain, self.keys, count)
 

@@ -6,13 +6,13 @@ from typing import Protocol
 
 from clarion.catalog.catalog import Catalog as Catalog
 from clarion.catalog.entry import CatalogEntry as CatalogEntry
-from clarion.catalog.sandbox.jobs import Answer, Job
+from clarion.catalog.sandbox.jobs import Job, JobResult
 
 
 class Sandbox(Protocol):
     """Runs the schemas and templates that apps wrote where they cannot do harm."""
 
-    async def run(self, app_id: str, job: Job) -> Answer:
+    async def run(self, app_id: str, job: Job) -> JobResult:
         """Do a job for an app, in turn with other apps. One that exceeds its limits has a fault.
 
         `TooManyRequests` if the app has used its processor time, or too much of it waits;

@@ -36,7 +36,7 @@ Disconnect = Callable[[str, str], None]
 DropCached = Callable[[Collection[tuple[str, str]]], None]
 
 
-class Presence(Enum):
+class UserState(Enum):
     """What is known of a user."""
 
     ACTIVE = auto()
@@ -45,7 +45,7 @@ class Presence(Enum):
     GONE = auto()  # deleted or erased
 
 
-_MAY_USE_TOKENS = frozenset({Presence.ACTIVE, Presence.UNKNOWN})
+_MAY_USE_TOKENS = frozenset({UserState.ACTIVE, UserState.UNKNOWN})
 _MAY_USE_TOKENS_NAMES = frozenset(each.name for each in _MAY_USE_TOKENS)
 
 
@@ -74,7 +74,7 @@ class ActiveUsers:
         self._drop_cached = drop_cached
         self._watch = Watch(bus, disconnected_s=poll_s, connected_s=check_s)
         # By app and user.
-        self._known = NodeCache[tuple[str, str], Presence](KNOWN_MS, KNOWN_LIMIT)
+        self._known = NodeCache[tuple[str, str], UserState](KNOWN_MS, KNOWN_LIMIT)
         self._changed = Invalidation("people.user", self._take_change, self._known.forget_all)
         self._changed.join(bus)
         # Who was deleted or erased lately.
@@ -88,24 +88,24 @@ class ActiveUsers:
         self, app_id: str, user_id: str, *, must_be_created: bool = False
     ) -> None:
         """Raise `NotFound` for a user who was deleted or erased, or else who was never created."""
-        presence = await self._find(app_id, user_id)
-        if presence is Presence.UNKNOWN and must_be_created:
+        state = await self._find(app_id, user_id)
+        if state is UserState.UNKNOWN and must_be_created:
             # What is known may be older than the creation of the user.
             self._known.forget((app_id, user_id))
-            presence = await self._find(app_id, user_id)
-        if presence is Presence.GONE or (presence is Presence.UNKNOWN and must_be_created):
+            state = await self._find(app_id, user_id)
+        if state is UserState.GONE or (state is UserState.UNKNOWN and must_be_created):
             raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
 
-    def _find(self, app_id: str, user_id: str) -> Awaitable[Presence]:
+    def _find(self, app_id: str, user_id: str) -> Awaitable[UserState]:
         return self._known.find((app_id, user_id), self._clock.now(), self._read)
 
-    async def _read(self, owner: tuple[str, str]) -> Presence:
+    async def _read(self, owner: tuple[str, str]) -> UserState:
         app_id, user_id = owner
         user = await self._users.get(app_id, user_id)
         if user is None:
             is_gone = await self.is_gone(app_id, user_id)
-            return Presence.GONE if is_gone else Presence.UNKNOWN
-        return Presence.INACTIVE if user.status is UserStatus.INACTIVE else Presence.ACTIVE
+            return UserState.GONE if is_gone else UserState.UNKNOWN
+        return UserState.INACTIVE if user.status is UserStatus.INACTIVE else UserState.ACTIVE
 
     async def check(self, app_id: str, user_id: str) -> None:
         """Apply a change of a user on this node, and publish it to the others."""
@@ -113,14 +113,14 @@ class ActiveUsers:
 
     async def _check(self, app_id: str, user_id: str, *, is_erased: bool) -> None:
         self._known.forget((app_id, user_id))
-        presence = await self._read((app_id, user_id))
-        self._changed(app_id, user_id, presence.name, is_erased)
+        state = await self._read((app_id, user_id))
+        self._changed(app_id, user_id, state.name, is_erased)
 
     def _take_change(
         self,
         app_id: str,
         user_id: str,
-        presence: str,
+        state: str,
         is_erased: bool,  # noqa: FBT001 - as it was published
     ) -> None:
         """Apply what is known of a user since a change on any node."""
@@ -128,11 +128,11 @@ class ActiveUsers:
         self._known.forget(owner)
         if is_erased:
             self._drop_cached((owner,))
-        if presence == Presence.GONE.name:
+        if state == UserState.GONE.name:
             self._lately_gone.add(owner)
         else:
             self._lately_gone.discard(owner)
-        if presence not in _MAY_USE_TOKENS_NAMES:
+        if state not in _MAY_USE_TOKENS_NAMES:
             self._disconnect(app_id, user_id)
 
     def was_gone(self, app_id: str, user_id: str) -> bool:

@@ -25,7 +25,7 @@ _PURPOSE = b"clarion unsubscribe link"
 _KEY_BYTES = 64
 
 
-class Subscription(NamedTuple):
+class OptOut(NamedTuple):
     """What a link turns off."""
 
     app_id: str
@@ -50,7 +50,7 @@ class UnsubscribeLinks:
         token = self._ciphers[0].encrypt(text, [_PURPOSE])
         return self._start + base64.urlsafe_b64encode(token).rstrip(b"=").decode()
 
-    def read(self, token: str) -> Subscription | None:
+    def read(self, token: str) -> OptOut | None:
         """Return what the token of a link turns off; None if it is none of ours."""
         if not _TOKEN.fullmatch(token) or len(token) % 4 == 1:
             return None
@@ -61,7 +61,7 @@ class UnsubscribeLinks:
             except InvalidTag:
                 continue
             app_id, user_id, type_name, channel = parts
-            return Subscription(app_id, user_id, type_name, Channel(channel))
+            return OptOut(app_id, user_id, type_name, Channel(channel))
         return None
 
 

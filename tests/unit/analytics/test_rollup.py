@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clarion.analytics.model import MINUTE_MS, Cell, Metric, Progress, find_bucket_bound
+from clarion.analytics.model import MINUTE_MS, Cell, Metric, RollupProgress, find_bucket_bound
 from clarion.analytics.rollup import LAG_MS, SHORTEST_MS, Rollup, find_missing
 from clarion.analytics.sql.aggregates import RollupCounts
 from clarion.errors import ReadTooSlow
@@ -21,10 +21,10 @@ class BusyCounts(RollupCounts):
     """An event a second, of which no more than `most` can be counted at once."""
 
     most: int
-    progress: Progress = field(default_factory=lambda: Progress(0, NOW, NOW))
+    progress: RollupProgress = field(default_factory=lambda: RollupProgress(0, NOW, NOW))
     added: list[Mapping[int, Mapping[Cell, int]]] = field(default_factory=list)
 
-    async def start(self, now: int) -> Progress:
+    async def start(self, now: int) -> RollupProgress:
         assert now >= NOW
         return self.progress
 
@@ -38,7 +38,10 @@ class BusyCounts(RollupCounts):
         return {}
 
     async def add(
-        self, before: Progress, after: Progress, counts: Mapping[int, Mapping[Cell, int]]
+        self,
+        before: RollupProgress,
+        after: RollupProgress,
+        counts: Mapping[int, Mapping[Cell, int]],
     ) -> bool:
         assert before == self.progress
         self.progress = after

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, ActiveUsers, Presence
+from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, ActiveUsers, UserState
 from clarion.people.model import UserStatus
 from clarion.people.sql import Users
 from tests.factories import NOW, FixedClock, make_user
@@ -95,7 +95,7 @@ async def test_a_poll_finds_more_than_one_page(nodes: Nodes) -> None:
 
 async def test_what_is_known_is_bounded(nodes: Nodes) -> None:
     for n in range(KNOWN_LIMIT):
-        nodes.active._known.put(("app", str(n)), Presence.ACTIVE, NOW, 0)
+        nodes.active._known.put(("app", str(n)), UserState.ACTIVE, NOW, 0)
     assert await nodes.active.is_active("app", "one more")
     assert len(nodes.active._known) == KNOWN_LIMIT
 

@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from clarion.access.administrators.sql.attempts import Attempts, Counter
+from clarion.access.administrators.sql.attempts import Counter, SignInAttempts
 from clarion.errors import ClarionError, SignInFailed, TooManyRequests
 
 PER_PAIR = 5
@@ -77,7 +77,7 @@ def place_of(address: str) -> str:
 
 @asynccontextmanager
 async def counted(
-    attempts: Attempts, counters: tuple[Counter, ...], now: int
+    attempts: SignInAttempts, counters: tuple[Counter, ...], now: int
 ) -> AsyncIterator[None]:
     """Count the attempt of this context; `TooManyRequests` if there were too many that failed.
 
@@ -94,7 +94,7 @@ async def counted(
     await attempts.succeed(counters)
 
 
-async def _take(attempts: Attempts, counters: tuple[Counter, ...], now: int) -> None:
+async def _take(attempts: SignInAttempts, counters: tuple[Counter, ...], now: int) -> None:
     locked_until = await attempts.take(counters, now)
     if locked_until is not None:
         raise TooManyRequests(

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from clarion.analytics.model import (
     HOUR_MS,
     LABELS,
+    AnalyticsQuery,
     Cell,
     Count,
     Dimension,
     Interval,
     Metric,
-    Progress,
-    Query,
+    RollupProgress,
 )
 from clarion.analytics.sql import counts
 from clarion.analytics.tables import PROGRESS
@@ -80,7 +80,7 @@ class RollupCounts:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def start(self, now: int) -> Progress:
+    async def start(self, now: int) -> RollupProgress:
         """Return how far everything is counted; if nothing ever was, it begins an hour ago."""
         while (known := await _select_progress(self._engine)) is None:
             first = Interval.MINUTE.begin(max(now - HOUR_MS, 0))
@@ -101,7 +101,10 @@ class RollupCounts:
         return {Cell(app_id, Metric(name), *rest): value for app_id, name, *rest, value in rows}
 
     async def add(
-        self, before: Progress, after: Progress, counts: Mapping[int, Mapping[Cell, int]]
+        self,
+        before: RollupProgress,
+        after: RollupProgress,
+        counts: Mapping[int, Mapping[Cell, int]],
     ) -> bool:
         """Add counts to those of the minutes that begin at these times, and of hours and days.
 
@@ -134,7 +137,7 @@ class Analytics:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def read(self, query: Query, limit: int) -> Sequence[Count]:
+    async def read(self, query: AnalyticsQuery, limit: int) -> Sequence[Count]:
         """Return at most `limit` counts in the order of time, without those that are zero."""
         by = query.group_by
         rows = await self._engine.fetch_slowly(
@@ -156,7 +159,7 @@ class Analytics:
         # PostgreSQL returns a sum as a decimal.
         return [Count(*row)._replace(value=int(row[-1])) for row in rows]
 
-    async def get_progress(self) -> Progress | None:
+    async def get_progress(self) -> RollupProgress | None:
         """Return how far everything is counted; None if nothing ever was."""
         return await _select_progress(self._engine)
 
@@ -167,6 +170,6 @@ class Analytics:
         )
 
 
-async def _select_progress(engine: Engine) -> Progress | None:
+async def _select_progress(engine: Engine) -> RollupProgress | None:
     rows = await engine.fetch(SELECT_PROGRESS)
     return PROGRESS.read(rows[0]) if rows else None

@@ -34,10 +34,10 @@ from clarion.people.profile import (
     BillingAddress,
     Business,
     Enterprise,
-    Group,
     Growth,
     Intelligence,
     Profile,
+    ProfileGroup,
 )
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ _STATUS = instead(
 Short = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-def _describe(group: type[Group]) -> Meta:
+def _describe(group: type[ProfileGroup]) -> Meta:
     return Meta(description=group.__doc__)
 
 

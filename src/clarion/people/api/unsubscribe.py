@@ -20,7 +20,7 @@ from clarion.nodes.port import Limits
 from clarion.people import preferences as rules
 from clarion.people.model import User
 from clarion.people.sql import Users
-from clarion.people.unsubscribe import PATH, Subscription, UnsubscribeLinks
+from clarion.people.unsubscribe import PATH, OptOut, UnsubscribeLinks
 
 # Requests with the links of one user: each is a read of the store.
 PER_MINUTE = 60
@@ -77,23 +77,23 @@ class UnsubscribeEndpoint:
         if method == "POST":
             # Whatever it says: the link is the permission, and its owner has pressed a button.
             await request.body(BODY_LIMIT_BYTES)
-        subscription = self._links.read(request.scope["path"].removeprefix(PATH))
-        if subscription is None:
+        opt_out = self._links.read(request.scope["path"].removeprefix(PATH))
+        if opt_out is None:
             return _not_found()
-        await self._count(subscription)
-        user = await self._users.get(subscription.app_id, subscription.user_id)
-        entry = await self._catalog.find(subscription.app_id, subscription.type)
+        await self._count(opt_out)
+        user = await self._users.get(opt_out.app_id, opt_out.user_id)
+        entry = await self._catalog.find(opt_out.app_id, opt_out.type)
         if user is None or entry is None:
             return _not_found()
         if not _can_disable(entry.type):
             return _page(409 if method == "POST" else 200, "These emails are always sent", "")
         if method == "POST":
-            await self._turn_off(subscription, user)
-        return _show(entry.type, subscription, user, is_done=method == "POST")
+            await self._turn_off(opt_out, user)
+        return _show(entry.type, opt_out, user, is_done=method == "POST")
 
-    async def _count(self, subscription: Subscription) -> None:
+    async def _count(self, opt_out: OptOut) -> None:
         allowance = await self._limits.take(
-            f"unsubscribe:{subscription.app_id}:{subscription.user_id}",
+            f"unsubscribe:{opt_out.app_id}:{opt_out.user_id}",
             limit=PER_MINUTE,
             window_s=_WINDOW_S,
             now=self._clock.now(),
@@ -101,11 +101,11 @@ class UnsubscribeEndpoint:
         if allowance.is_exceeded:
             raise TooManyRequests(allowance.reset_s, "This link was used too often.")
 
-    async def _turn_off(self, subscription: Subscription, user: User) -> None:
-        if _is_off(subscription, user):
+    async def _turn_off(self, opt_out: OptOut, user: User) -> None:
+        if _is_off(opt_out, user):
             return
         now = self._clock.now()
-        off = {subscription.type: {subscription.channel: False}}
+        off = {opt_out.type: {opt_out.channel: False}}
 
         def edit(found: User) -> User:
             preferences = rules.update(found.preferences, types=off)
@@ -119,16 +119,14 @@ def _can_disable(definition: NotificationType) -> bool:
     return definition.user_can_disable and definition.category not in MANDATORY_CATEGORIES
 
 
-def _is_off(subscription: Subscription, user: User) -> bool:
-    toggles = user.preferences.types.get(subscription.type, {})
-    return not toggles.get(subscription.channel, True)
+def _is_off(opt_out: OptOut, user: User) -> bool:
+    toggles = user.preferences.types.get(opt_out.type, {})
+    return not toggles.get(opt_out.channel, True)
 
 
-def _show(
-    definition: NotificationType, subscription: Subscription, user: User, *, is_done: bool
-) -> Response:
+def _show(definition: NotificationType, opt_out: OptOut, user: User, *, is_done: bool) -> Response:
     name = escape(definition.display_name)
-    if is_done or _is_off(subscription, user):
+    if is_done or _is_off(opt_out, user):
         return _page(200, "You are unsubscribed", f"<p>You get no more emails: {name}.</p>")
     text = f"<p>You will get no more emails of this kind: {name}.</p>"
     return _page(200, "Unsubscribe?", text + _BUTTON)

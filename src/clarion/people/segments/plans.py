@@ -25,24 +25,24 @@ LOOKUPS_LIMIT = 50
 _ALL_USERS = 1 << 60
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SearchPlan(msgspec.Struct, frozen=True):
     """The conditions to look up, together fulfilled by so many users; None stands for all users."""
 
     conditions: tuple[Condition, ...] | None
     cost: int
 
 
-_EVERYONE = Plan(None, _ALL_USERS)
+_EVERYONE = SearchPlan(None, _ALL_USERS)
 
 
-def choose_plan(of: Filter, counts: Mapping[Condition, int]) -> Plan:
+def choose_plan(of: Filter, counts: Mapping[Condition, int]) -> SearchPlan:
     """Return the cheapest plan for a filter in its normal form.
 
     A condition that is not counted costs as much as all users.
     """
     match of:
         case OneOf() | Between():
-            return Plan((of,), counts.get(of, _ALL_USERS - 1))
+            return SearchPlan((of,), counts.get(of, _ALL_USERS - 1))
         case Not():
             return _EVERYONE
         case All():
@@ -52,13 +52,13 @@ def choose_plan(of: Filter, counts: Mapping[Condition, int]) -> Plan:
             return _add([choose_plan(part, counts) for part in of.parts])
 
 
-def _add(plans: list[Plan]) -> Plan:
+def _add(plans: list[SearchPlan]) -> SearchPlan:
     conditions: dict[Condition, None] = {}
     for plan in plans:
         if plan.conditions is None:
             return _EVERYONE
         conditions |= dict.fromkeys(plan.conditions)
-    return Plan(tuple(conditions), min(sum(plan.cost for plan in plans), _ALL_USERS - 1))
+    return SearchPlan(tuple(conditions), min(sum(plan.cost for plan in plans), _ALL_USERS - 1))
 
 
 def list_positive(of: Filter) -> tuple[Condition, ...]:

@@ -13,7 +13,7 @@ from clarion.people.segments.filters import NO_ONE, Condition, Filter, list_cond
 from clarion.people.segments.normal_form import normalise
 from clarion.people.segments.parser import parse
 from clarion.people.segments.plans import (
-    Plan,
+    SearchPlan,
     choose_plan,
     has_choice,
     leave_out,
@@ -183,7 +183,7 @@ class Segments:
 
 async def _make_plan(
     fetch: Fetch, app_id: str, of: Filter, choices: Sequence[Condition], caps: Sequence[int]
-) -> Plan:
+) -> SearchPlan:
     """Return the plan by the rarest conditions.
 
     All are counted up to a cap. If that is not enough to know the rarest, they are counted further.

@@ -11,7 +11,7 @@ from clarion.errors import TooManyRequests
 WAITING_LIMIT = 1_000
 
 
-class Turns:
+class AppSlots:
     """Places for work. An app has at most one, and apps that wait get theirs in turn."""
 
     def __init__(self, places: int) -> None:
