@@ -27,7 +27,7 @@ from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, statement
 
 K = TypeVar("K", UserKey, ProviderKey)
-# So long the list shows keys that have ended.
+# How long the list shows keys that have ended.
 _ENDED_KEPT_MS = 30 * 24 * 3600 * 1000
 _KEYS_LISTED = 100
 _TOO_MANY = (
@@ -77,7 +77,6 @@ REVOKE_ALL = tuple(
     )
     for table in ("api_keys", "provider_keys", "user_keys")
 )
-REVOKE_ALL_API_KEYS, REVOKE_ALL_PROVIDER_KEYS, REVOKE_ALL_USER_KEYS = REVOKE_ALL
 SELECT_DELETED_APPS = statement(
     "select_deleted_apps", "SELECT id FROM apps WHERE deleted_at > 0 ORDER BY deleted_at"
 )
@@ -139,13 +138,8 @@ def _key_statements(table: str, key: str, record: Record[K]) -> KeyStatements:
     )
 
 
-# One by one, so that each is found by its name in this module.
 USER_KEY_STATEMENTS = _key_statements("user_keys", "kid", USER_KEYS)
-LIST_USER_KEYS, INSERT_USER_KEY, *_ = USER_KEY_STATEMENTS
-*_, END_USER_KEY, REVOKE_USER_KEY, PRUNE_USER_KEYS = USER_KEY_STATEMENTS
 PROVIDER_KEY_STATEMENTS = _key_statements("provider_keys", "key_id", PROVIDER_KEYS)
-LIST_PROVIDER_KEYS, INSERT_PROVIDER_KEY, *_ = PROVIDER_KEY_STATEMENTS
-*_, END_PROVIDER_KEY, REVOKE_PROVIDER_KEY, PRUNE_PROVIDER_KEYS = PROVIDER_KEY_STATEMENTS
 INSERT_KEY = statement(
     "insert_api_key", f"INSERT INTO api_keys ({API_KEYS.columns}) VALUES ({API_KEYS.parameters})"
 )
@@ -210,10 +204,10 @@ class Apps:
         """
         steps = [
             INSERT_APP.step(**APPS.values(app)),
-            INSERT_PROVIDER_KEY.step(**PROVIDER_KEYS.values(provider_key)),
+            PROVIDER_KEY_STATEMENTS.insert.step(**PROVIDER_KEYS.values(provider_key)),
         ]
         if user_key is not None:
-            steps.append(INSERT_USER_KEY.step(**USER_KEYS.values(user_key)))
+            steps.append(USER_KEY_STATEMENTS.insert.step(**USER_KEYS.values(user_key)))
         if api_key is not None:
             steps.append(INSERT_KEY.step(**API_KEYS.values(api_key)))
         with explain_conflict("An app with this bundle id already exists."):
@@ -222,8 +216,7 @@ class Apps:
 
     async def get(self, app_id: str) -> App | None:
         """Return the app, or None."""
-        rows = await self._engine.fetch(SELECT_APP, id=app_id)
-        return APPS.read(rows[0]) if rows else None
+        return APPS.first(await self._engine.fetch(SELECT_APP, id=app_id))
 
     async def list(self, after: str = "", limit: int = 1_000) -> tuple[App, ...]:
         """Return the apps, oldest first, at most `limit`, starting after the id `after`."""
@@ -275,8 +268,7 @@ class Apps:
 
     async def find_provider_key(self, key_id: str) -> ProviderKey | None:
         """Return the provider key of any app, in any state, or None."""
-        rows = await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id)
-        return PROVIDER_KEYS.read(rows[0]) if rows else None
+        return PROVIDER_KEYS.first(await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id))
 
 
 class AppKeys(Generic[K]):
@@ -397,8 +389,7 @@ class Keys:
 
     async def find(self, key_id: str) -> ApiKey | None:
         """Return the key of any app, in any state, or None."""
-        rows = await self._engine.fetch(SELECT_KEY, id=key_id)
-        return API_KEYS.read(rows[0]) if rows else None
+        return API_KEYS.first(await self._engine.fetch(SELECT_KEY, id=key_id))
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[ApiKey]:
         """Return the app's keys in the order of their ids, starting after the id `after`."""

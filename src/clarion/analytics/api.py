@@ -141,8 +141,12 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     of time and 10,000 counts are returned.
     """
     app_id = app_of(request, Scope.STATS_READ).app_id
-    checks = {"metric": partial(check_choice, Metric, metric)}
-    chosen = collect({**checks, "interval": partial(check_choice, Interval, interval)})
+    chosen = collect(
+        {
+            "metric": lambda: check_choice(Metric, metric),
+            "interval": lambda: check_choice(Interval, interval),
+        }
+    )
     since, until = _read_range(chosen["interval"], from_, to, clock.now())
     filters = {Dimension.TYPE: type_, Dimension.CHANNEL: channel, Dimension.PLATFORM: platform}
     query = AnalyticsQuery(

@@ -183,8 +183,7 @@ class Categories:
 
     async def get(self, app_id: str, name: str) -> CategoryDefinition | None:
         """Return a category of the app's own, or None."""
-        rows = await self._engine.fetch(GET_CATEGORY, app_id=app_id, name=name)
-        return CATEGORIES.read(rows[0]) if rows else None
+        return CATEGORIES.first(await self._engine.fetch(GET_CATEGORY, app_id=app_id, name=name))
 
     async def list(self, app_id: str) -> tuple[CategoryDefinition, ...]:
         """Return the app's own categories sorted by name, at most 50."""

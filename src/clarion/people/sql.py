@@ -215,8 +215,7 @@ class Users:
 
     async def get(self, app_id: str, user_id: str) -> User | None:
         """Return the user, whether active or not; None if there is none."""
-        rows = await self._engine.fetch(GET, app_id=app_id, id=user_id)
-        return USERS.read(rows[0]) if rows else None
+        return USERS.first(await self._engine.fetch(GET, app_id=app_id, id=user_id))
 
     async def find_many(self, app_id: str, ids: Collection[str]) -> dict[str, User]:
         """Return those users that exist, by id, in one read."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clarion.access.administrators.keys import parse_admin_secret
-from clarion.access.administrators.model import (
-    Administrator,
-    AdminKey,
-    hash_token,
-)
+from clarion.access.administrators.keys import PREFIX
+from clarion.access.administrators.model import Administrator, AdminKey, hash_token
 from clarion.access.administrators.policy import SignInPolicy
 from clarion.access.administrators.sql.stores import AdminStores
+from clarion.access.keys import parse_api_secret
 from clarion.access.model import AdminCaller, AdminCredential, Role
 from clarion.access.sql import Apps
 from clarion.clock import Clock
@@ -90,7 +87,7 @@ class AdminAuthenticator:
         )
 
     async def _by_key(self, credential: AdminCredential, now: int, *, is_use: bool) -> AdminCaller:
-        secret = parse_admin_secret(credential.secret)
+        secret = parse_api_secret(credential.secret, PREFIX)
         key = await self._keys.find(secret.id) if secret else None
         if secret is None or key is None or not secret.matches(key.secret_hash):
             raise Unauthenticated(_KEY_NOT_VALID)

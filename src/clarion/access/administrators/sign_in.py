@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from clarion.access.administrators.attempts import (
@@ -83,7 +83,7 @@ class SignIn:
         self._clock = clock
 
     async def by_password(self, username: str, password: str, visitor: Visitor) -> Started:
-        """Start a session; `SignInFailed` in the same way whatever is wrong."""
+        """Start a session; `SignInFailed` is the same for a wrong name and a wrong password."""
         self._policy.check(visitor)
         now = self._clock.now()
         # What no store can hold is nobody's name.
@@ -211,16 +211,10 @@ class SignIn:
             expires_at=now + TRUSTED_MS,
         )
         await self._sessions.trust(device)
-        return Started(
-            session=started.session,
-            administrator=started.administrator,
-            stage=started.stage,
-            secret=started.secret,
-            device_token=token,
-        )
+        return replace(started, device_token=token)
 
     async def confirm(self, caller: AdminCaller, password: str) -> None:
-        """Take note that the password was given again; `SignInFailed` if it is not right."""
+        """Record that the password was given again; `SignInFailed` if it is not right."""
         await self._check_password(caller, password)
         await self._sessions.confirm(_session_of(caller), self._clock.now())
 

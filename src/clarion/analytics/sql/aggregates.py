@@ -171,5 +171,4 @@ class Analytics:
 
 
 async def _select_progress(engine: Engine) -> RollupProgress | None:
-    rows = await engine.fetch(SELECT_PROGRESS)
-    return PROGRESS.read(rows[0]) if rows else None
+    return PROGRESS.first(await engine.fetch(SELECT_PROGRESS))

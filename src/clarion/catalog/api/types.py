@@ -34,7 +34,7 @@ from clarion.catalog.sandbox.jobs import CheckSchema
 from clarion.catalog.schemas import check_size
 from clarion.catalog.sql import Types
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.errors import FieldFault, InvalidFields, NotFound, existing
 from clarion.fields import VISIBLE, check_value, documented, instead, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
@@ -236,9 +236,9 @@ class TypesController(Controller):
 async def find_entry(catalog: Catalog, app_id: str, type_name: str) -> CatalogEntry:
     """Return the current entry of a type; `NotFound` if there is none."""
     entry = await catalog.read(app_id, type_name) if is_type_name(type_name) else None
-    if entry is None:
-        raise NotFound(f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}.")
-    return entry
+    return existing(
+        entry, f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}."
+    )
 
 
 def is_type_name(text: str) -> bool:

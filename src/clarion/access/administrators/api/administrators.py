@@ -35,7 +35,7 @@ from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import Items, check_limit
+from clarion.http.shapes import Items, check_limit, collect, given_checks
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 from clarion.telemetry.logs import get_logger
@@ -261,15 +261,12 @@ class AdministratorsController(Controller):
 
 
 def _read_changes(data: AdministratorChanges, now: int) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    if data.role is not UNSET:
-        changes["role"] = data.role
-    if data.app_roles is not UNSET:
-        changes["app_roles"] = data.app_roles
-    if data.networks is not UNSET:
-        changes["networks"] = check_value("networks", check_networks, data.networks)
-    if data.is_active is not UNSET:
-        changes["disabled_at"] = None if data.is_active else now
+    checks = given_checks(
+        data, lambda name, value: check_networks(value) if name == "networks" else value
+    )
+    changes = collect(checks)
+    if "is_active" in changes:
+        changes["disabled_at"] = None if changes.pop("is_active") else now
     return changes
 
 

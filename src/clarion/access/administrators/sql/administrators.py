@@ -139,13 +139,12 @@ class Administrators:
 
     async def get(self, administrator_id: str) -> Administrator | None:
         """Return the administrator, or None."""
-        rows = await self._engine.fetch(SELECT, id=administrator_id)
-        return ADMINISTRATORS.read(rows[0]) if rows else None
+        return ADMINISTRATORS.first(await self._engine.fetch(SELECT, id=administrator_id))
 
     async def find(self, username: str) -> Administrator | None:
         """Return the administrator with this username, or with it in lower case; or None."""
         rows = await self._engine.fetch(FIND, username=username, lower=username.lower())
-        return ADMINISTRATORS.read(rows[0]) if rows else None
+        return ADMINISTRATORS.first(rows)
 
     async def list(self, *, after: str | None, limit: int) -> Page[Administrator]:
         """Return administrators in the order of their ids, starting after the id `after`."""
@@ -260,7 +259,7 @@ class SetupLinks:
     async def find(self, token_hash: bytes, now: int) -> SetupLink | None:
         """Return the link if it can be used, or None."""
         rows = await self._engine.fetch(FIND_LINK, token_hash=token_hash, now=now)
-        return ADMIN_LINKS.read(rows[0]) if rows else None
+        return ADMIN_LINKS.first(rows)
 
     async def use_first(self, token_hash: bytes, administrator: Administrator, now: int) -> bool:
         """Use the link for the first administrator and add it; once, on whatever node.

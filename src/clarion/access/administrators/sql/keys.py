@@ -68,8 +68,7 @@ class AdminKeys:
 
     async def find(self, key_id: str) -> AdminKey | None:
         """Return the key, in any state, or None."""
-        rows = await self._engine.fetch(SELECT, id=key_id)
-        return ADMIN_KEYS.read(rows[0]) if rows else None
+        return ADMIN_KEYS.first(await self._engine.fetch(SELECT, id=key_id))
 
     async def list(self, administrator_id: str, *, after: str | None, limit: int) -> Page[AdminKey]:
         """Return the keys of an administrator in the order of their ids."""

@@ -76,7 +76,7 @@ class SecondFactors:
         rows = await self._engine.fetch(
             SELECT, administrator_id=administrator_id, state=state.value
         )
-        return TOTP_SECRETS.read(rows[0]) if rows else None
+        return TOTP_SECRETS.first(rows)
 
     async def put_new_totp(self, secret: TotpSecret) -> None:
         """Store a new secret, instead of another that has not been confirmed."""

@@ -95,8 +95,7 @@ class AdminSessions:
 
     async def find(self, secret_hash: bytes) -> AdminSession | None:
         """Return the session with this secret, expired or not, or None."""
-        rows = await self._engine.fetch(FIND, secret_hash=secret_hash)
-        return ADMIN_SESSIONS.read(rows[0]) if rows else None
+        return ADMIN_SESSIONS.first(await self._engine.fetch(FIND, secret_hash=secret_hash))
 
     async def list(self, administrator_id: str) -> tuple[AdminSession, ...]:
         """Return the sessions of an administrator, newest first."""
@@ -133,7 +132,7 @@ class AdminSessions:
     async def find_device(self, token_hash: bytes, now: int) -> TrustedDevice | None:
         """Return the trusted device with this token, or None; also if it has expired."""
         rows = await self._engine.fetch(FIND_DEVICE, token_hash=token_hash, now=now)
-        return TRUSTED_DEVICES.read(rows[0]) if rows else None
+        return TRUSTED_DEVICES.first(rows)
 
 
 def end_sign_ins(administrator_id: str, *, kept: str = "") -> tuple[Step, Step]:

@@ -245,8 +245,7 @@ class Erasures:
         return cut_page([*map(ERASURES.read, rows)], limit, lambda each: each.id)
 
     async def _find(self, query: Statement, **values: str | bytes) -> Erasure | None:
-        rows = await self._engine.fetch(query, **values)
-        return ERASURES.read(rows[0]) if rows else None
+        return ERASURES.first(await self._engine.fetch(query, **values))
 
     async def _write(self, erasure: Erasure, *steps: Step) -> Rows | None:
         return await self._engine.write(Unit(erasure.id, steps, erasure.app_id))

@@ -102,8 +102,7 @@ class Segments:
         return replace(segment, created_at=created_at), created_at == segment.created_at
 
     async def get(self, app_id: str, name: str) -> Segment | None:
-        rows = await self._engine.fetch(GET, app_id=app_id, name=name)
-        return SEGMENTS.read(rows[0]) if rows else None
+        return SEGMENTS.first(await self._engine.fetch(GET, app_id=app_id, name=name))
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[Segment]:
         """Return the segments of an app, sorted by name."""
