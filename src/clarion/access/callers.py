@@ -47,7 +47,7 @@ class Callers:
         self._is_active = is_active
         self._on_seen = on_seen
         self.forget = Invalidation("access.api_key", self._forget, self._forget_all)
-        # Whole keys, with the names of the databases that they are for.
+        # API keys of other databases, with the names of these.
         self._foreign_keys = foreign_keys
         self._cache = NodeCache[str, ApiKey | None](CACHED_MS, CACHED_KEYS)
         # By the header, from when its key was looked up. To verify a secret again for each request

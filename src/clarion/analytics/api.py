@@ -158,7 +158,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
         group_by=_read_dimensions(chosen["metric"], group_by),
         **_read_filters(chosen["metric"], filters),
     )
-    # Read before the counts: what is counted between the two is there, but not claimed to be.
+    # Read before the counts, so that all up to then is counted.
     progress = await analytics.get_progress()
     counts = await _read_counts(analytics, query)
     return AnalyticsReport(

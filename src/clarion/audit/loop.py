@@ -36,13 +36,13 @@ class AuditLoop:
         self._wake.set()
 
     async def run(self) -> None:
-        """Link and append again and again, until cancelled."""
+        """Link and append until cancelled."""
         while True:
             self._wake.clear()
             try:
                 await self.run_once()
                 self.report()
-            except ClarionError as error:  # the store is away; the next time will do
+            except ClarionError as error:  # the store is not available; the next run links
                 get_logger().warning("audit_not_linked", code=error.code)
             except OSError as error:
                 get_logger().error("audit_file_not_written", reason=error.strerror)

@@ -116,7 +116,7 @@ LISTS = {
     names: _list_statement(*names)
     for count in range(len(_CONDITIONS) + 1)
     for names in itertools.combinations(_CONDITIONS, count)
-    # Without the app nobody knows whose pseudonym it is.
+    # A pseudonym is that of a user of one app.
     if "subject" not in names or "app_id" in names
 }
 
@@ -399,7 +399,7 @@ class AuditLog:
 
 
 class Chain:
-    """The chain as it is stored, for whatever verifies or copies it."""
+    """The chain as it is stored, to be verified or copied."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch

@@ -1,7 +1,7 @@
-"""Links by which whoever has an email turns its type off, without signing in.
+"""Links by which the reader of an email turns its type off, without signing in.
 
 The token is encrypted and authenticated (AES-SIV, RFC 5297) with a key made from the master key:
-nobody can make one, or read from it who the user is. It does not expire, since an email does not.
+nobody else can make one, or read the user from it. It does not expire, since an email does not.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class OptOut(NamedTuple):
 class UnsubscribeLinks:
     """Makes links with the first master key, and reads those made with any of them.
 
-    The same subscription has always the same link. Unlike with AES-GCM, there is no number of
-    links after which the key must be changed.
+    The same subscription has always the same link. AES-SIV sets no limit
+    to the number of links, as AES-GCM would.
     """
 
     def __init__(self, master_keys: Sequence[bytes], public_url: str) -> None:

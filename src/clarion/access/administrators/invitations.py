@@ -70,7 +70,7 @@ class Invitations:
         return invitation.url if await self._links.put_first(invitation.link) else None
 
     async def reset(self, administrator_id: str, *, clears_totp: bool) -> Invitation | None:
-        """Take everything away by which an administrator signs in, and store a new link.
+        """Remove all that an administrator signs in with, and store a new link.
 
         Return None if there is no such administrator.
         """

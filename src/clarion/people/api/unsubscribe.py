@@ -1,4 +1,4 @@
-"""`/unsubscribe/{token}`: pages for whoever has an email. GET shows, POST turns the type off.
+"""`/unsubscribe/{token}`: the pages that emails link to. GET shows, POST turns the type off.
 
 A POST is also what mail programs send when their own button is pressed (RFC 8058).
 """
@@ -47,7 +47,7 @@ _BUTTON = (
 
 
 class UnsubscribeEndpoint:
-    """Answers strangers; what they may do is what the token says."""
+    """Answers callers who are not signed in: the token says what they may do."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class UnsubscribeEndpoint:
             allow = (b"allow", b"GET, POST")
             return _page(405, "Method not allowed", "", allow)
         if method == "POST":
-            # Whatever it says: the link is the permission, and its owner has pressed a button.
+            # The body is not looked at: the link is the permission.
             await request.body(BODY_LIMIT_BYTES)
         opt_out = self._links.read(request.scope["path"].removeprefix(PATH))
         if opt_out is None:

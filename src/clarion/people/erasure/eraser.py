@@ -1,8 +1,8 @@
 """Deletes users for now, restores them, and erases them for good.
 
-An erasure is a tombstone first. Then everything about the user is removed in chunks, by whoever
-asked for it or by any node, also after a crash. Two minutes later it is done once more: what was
-being written when the tombstone was stored is removed then.
+An erasure is a tombstone first. Then everything about the user is removed in chunks, by the request
+or by any node, also after a crash. Two minutes later this is repeated, to remove what was being
+written when the tombstone was stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEASE_MS = 60_000
 SETTLE_MS = 120_000
 # Nothing is planned for later than that.
 LATEST_MS = 2 * SETTLE_MS
-# At most so many are erased at once by a node.
+# How many users a node erases at once.
 AT_ONCE = 4
 CLAIMED = 10
 
@@ -133,7 +133,7 @@ class Eraser:
         erased = await self.erasures.run(erasure)
         if erasure.status is ErasureStatus.SETTLING:
             await self.scrub()
-            # The user was created again if it was stopped: then what is there is not theirs.
+            # If it was stopped, the user was created again, and the rows are those of the new user.
             await self.erasures.finish(erased or erasure)
             return erased
         if erased is None or not await self.scrub():

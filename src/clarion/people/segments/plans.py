@@ -1,7 +1,7 @@
 """Which conditions of a filter the users are found by; the others are checked for each of them.
 
-Every user of the filter fulfils one of the conditions found here. To find few users in vain, the
-rarest are taken, by how many users fulfil each.
+Every user of the filter fulfils one of the conditions found here. The rarest ones are chosen, so
+that few users are found who do not fulfil the whole filter.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from clarion.people.segments.filters import (
 )
 
 LOOKUPS_LIMIT = 50
-# More than any directory has.
+# More than any app has.
 _ALL_USERS = 1 << 60
 
 
 class SearchPlan(msgspec.Struct, frozen=True):
-    """The conditions to look up, together fulfilled by so many users; None stands for all users."""
+    """The conditions to look up (None: all users), and how many users fulfil them together."""
 
     conditions: tuple[Condition, ...] | None
     cost: int

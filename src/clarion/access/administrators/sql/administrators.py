@@ -32,7 +32,7 @@ _IS_SAFE = """(administrators.role IS NULL OR administrators.role <> 'admin'
   OR EXISTS (SELECT 1 FROM administrators AS other WHERE other.id <> administrators.id
     AND other.role = 'admin' AND other.disabled_at IS NULL AND other.password_hash IS NOT NULL))"""
 
-# The second administrator is not the first, on whatever node both are added.
+# A guard, which also counts those that other nodes have added.
 INSERT = statement(
     "insert_administrator",
     f"""INSERT INTO administrators ({_COLUMNS})
@@ -51,7 +51,7 @@ LIST = statement(
     f"""SELECT {ADMINISTRATORS.columns} FROM administrators WHERE id > :after
     ORDER BY id LIMIT :limit""",
 )
-# Whoever takes an operator away waits for others who do: two must not take away each other.
+# Changes that remove an operator wait for each other: two operators must not remove each other.
 LOCK_OPERATORS = statement(
     "lock_operators", "UPDATE administrators SET version = version WHERE role = 'admin'"
 )
@@ -240,11 +240,11 @@ class SetupLinks:
         return bool(await self._engine.fetch(SELECT_LINK, id=FIRST))
 
     async def reset(self, link: SetupLink, now: int, *, clears_totp: bool) -> bool:
-        """Store a link for an administrator, instead of an earlier one, and take all else away.
+        """Store a link for an administrator, which replaces an earlier one, and reset the account.
 
         In one commit the password is removed, all sessions and trusted devices end and keys are
-        revoked; if wanted, the second factor is removed, too. Return whether the administrator
-        exists.
+        revoked; with `clears_totp` the second factor is removed, too. Return whether the
+        administrator exists.
         """
         steps = [
             CLEAR_PASSWORD.guard(id=link.id),
@@ -262,7 +262,7 @@ class SetupLinks:
         return ADMIN_LINKS.first(rows)
 
     async def use_first(self, token_hash: bytes, administrator: Administrator, now: int) -> bool:
-        """Use the link for the first administrator and add it; once, on whatever node.
+        """Use the link for the first administrator and add it; once, on any node.
 
         Return False if the link cannot be used, or there is an administrator already.
         """
@@ -271,7 +271,7 @@ class SetupLinks:
             return await self._engine.write(Unit(FIRST, steps)) is not None
 
     async def use(self, link: SetupLink, password_hash: str, now: int) -> bool:
-        """Use a link and store the password; once, on whatever node."""
+        """Use a link and store the password; once, on any node."""
         steps = (
             USE_LINK.guard(id=link.id, token_hash=link.token_hash, now=now),
             SET_PASSWORD.guard(id=link.id, password_hash=password_hash, now=now),

@@ -86,7 +86,7 @@ class SecondFactors:
     async def use_step(self, administrator_id: str, step: int) -> bool:
         """Record that the code of a time step was given.
 
-        Return False if that step or a later one was used before, on whatever node.
+        Return False if that step or a later one was used before, on any node.
         """
         guard = USE_STEP.guard(administrator_id=administrator_id, step=step)
         return await self._engine.write(Unit(administrator_id, (guard,))) is not None
@@ -127,7 +127,7 @@ class SecondFactors:
         return tuple(map(RECOVERY_CODES.read, rows))
 
     async def use_code(self, code: RecoveryCode) -> bool:
-        """Delete a recovery code; return False if it was used before, on whatever node."""
+        """Delete a recovery code; return False if it was used before, on any node."""
         guard = USE_CODE.guard(administrator_id=code.administrator_id, code_hash=code.code_hash)
         return await self._engine.write(Unit(code.administrator_id, (guard,))) is not None
 

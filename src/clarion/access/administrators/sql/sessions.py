@@ -13,8 +13,8 @@ INSERT = statement(
     "insert_admin_session",
     f"INSERT INTO admin_sessions ({ADMIN_SESSIONS.columns}) VALUES ({ADMIN_SESSIONS.parameters})",
 )
-# Those without a second factor end none that have one: whoever knows the password alone can start
-# as many as they like.
+# Sessions without a second factor do not end those with one: with the password alone, anyone can
+# start any number of them.
 DELETE_OLDEST = statement(
     "delete_oldest_admin_sessions",
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id IN (

@@ -1,4 +1,4 @@
-"""The keyed hash of a user id: it recognises an erased user, and says nothing to anybody else.
+"""The keyed hash of a user id: it identifies an erased user without storing the id.
 
 Each app has a key of its own, which is made at its first erasure. It is sealed with the master key
 and stays when that is replaced: tombstones are recognised for as long as they are stored.

@@ -43,7 +43,7 @@ DELETE = statement(
     "delete_segment", "DELETE FROM segments WHERE app_id = :app_id AND name = :name RETURNING name"
 )
 
-# A plan is made anew after so many pages: by then another condition may be the rarest.
+# A plan is used for this many pages: then another condition may be the rarest.
 _PAGES = 100
 _PLANS = 1_000
 
@@ -56,7 +56,7 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     counted: tuple[int, ...] = tuple(1_024 * 2**n for n in range(10))
     # The same for a page, where short reads must not wait: for all conditions together.
     counted_for_page: int = 32_000
-    # So many can be read for each page, and sorted.
+    # How many can be read for each page, and sorted.
     sorted: int = 8_000
     # Conditions that are checked for a page, over all of its users; and its least users.
     checks: int = 2_000
