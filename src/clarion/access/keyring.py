@@ -27,10 +27,10 @@ K = TypeVar("K", UserKey, ProviderKey)
 
 @dataclass(slots=True, kw_only=True)
 class Keyring:
-    """What administrators and commands do with the keys of apps.
+    """The keys of apps, for administrators and commands.
 
-    `NotFound` if there is no such app or live key, `Conflict` if a name is taken or the app has as
-    many keys as it may have, `InvalidFields` if a new key is not valid.
+    `NotFound` if there is no such app or live key, `Conflict` if a name is taken or the app has the
+    most keys that it may have, `InvalidFields` if a new key is not valid.
     """
 
     apps: Apps

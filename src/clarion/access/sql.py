@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -259,7 +260,7 @@ class Apps:
         return APPS.read(done[0][0]) if done else None
 
     async def remove_mark(self, app_id: str, before: int) -> None:
-        """Remove the row of an app that was deleted before a time: nothing else of it is left."""
+        """Remove the row of an app that was deleted before a time, when all its other rows are."""
         await self._engine.write(Unit(app_id, (DELETE_MARK.step(id=app_id, before=before),)))
 
     async def list_deleted(self) -> tuple[str, ...]:
@@ -271,21 +272,19 @@ class Apps:
         return PROVIDER_KEYS.first(await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id))
 
 
+@dataclass(frozen=True, slots=True)
 class AppKeys(Generic[K]):
     """The keys of one kind: for user tokens, named by `kid`, or of APNs providers, by `key_id`."""
 
-    def __init__(
-        self, engine: Engine, record: Record[K], statements: KeyStatements, taken: str
-    ) -> None:
-        self._engine = engine
-        self._record: Record[K] = record
-        self._statements = statements
-        self._taken = taken
+    engine: Engine
+    record: Record[K]
+    statements: KeyStatements
+    taken: str  # the detail of the `Conflict` if a name is in use
 
     async def list(self, app_id: str) -> tuple[K, ...]:
         """Return the app's keys, at most 100: live ones first, then those that ended last."""
-        rows = await self._engine.fetch(self._statements.list, app_id=app_id)
-        return tuple(map(self._record.read, rows))
+        rows = await self.engine.fetch(self.statements.list, app_id=app_id)
+        return tuple(map(self.record.read, rows))
 
     async def add(
         self, key: K, now: int, once: IdempotencyClaim | None = None
@@ -304,14 +303,14 @@ class AppKeys(Generic[K]):
 
         False if the app has no such live key, or too many. `Conflict` and `once` as in `add`.
         """
-        end = self._statements.end.guard(app_id=new.app_id, name=name, now=now, ends_at=ends_at)
+        end = self.statements.end.guard(app_id=new.app_id, name=name, now=now, ends_at=ends_at)
         return await self._write(new, now, once, end)
 
     async def revoke(self, app_id: str, name: str, now: int) -> K | None:
         """Revoke a key and return it; None if the app does not have it. Idempotent."""
-        step = self._statements.revoke.guard(app_id=app_id, name=name, now=now)
-        done = await self._engine.write(Unit(app_id, (step,)))
-        return self._record.read(done[0][0]) if done else None
+        step = self.statements.revoke.guard(app_id=app_id, name=name, now=now)
+        done = await self.engine.write(Unit(app_id, (step,)))
+        return self.record.read(done[0][0]) if done else None
 
     async def _write(
         self, key: K, now: int, once: IdempotencyClaim | None, *guards: Step
@@ -319,11 +318,11 @@ class AppKeys(Generic[K]):
         steps = (
             HOLD_APP.guard(id=key.app_id),
             *guards,
-            self._statements.prune.step(app_id=key.app_id, before=now - _ENDED_KEPT_MS),
-            self._statements.insert.guard(**self._record.values(key)),
+            self.statements.prune.step(app_id=key.app_id, before=now - _ENDED_KEPT_MS),
+            self.statements.insert.guard(**self.record.values(key)),
         )
-        with explain_conflict(self._taken):
-            done = await idempotency.write_once(self._engine, key.app_id, once, *steps)
+        with explain_conflict(self.taken):
+            done = await idempotency.write_once(self.engine, key.app_id, once, *steps)
         return done if isinstance(done, StoredResponse) else done is not None
 
 

@@ -95,7 +95,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RollupProgress:
-    """How far everything is counted, and how far it was counted once more.
+    """Up to when everything is counted, and up to when it was counted again.
 
     `turn` grows with each change.
     """

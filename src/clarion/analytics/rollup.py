@@ -55,7 +55,7 @@ class Rollup:
         return since
 
     async def _settle(self, minute: int, end: int, counts: Counts) -> int:
-        """Count minutes once more, and add to the counts what was missing; return up to when."""
+        """Count minutes again, and add what was missing; return up to when."""
         async for since, until, found in self._count_parts(minute, end):
             if found:
                 _add(counts, since, find_missing(found, await self.tally.read_minute(since)))

@@ -350,7 +350,7 @@ def _make_virtual_time(stores: Stores, pipeline: Pipeline) -> VirtualTime | None
 def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
     path = settings.audit_log_path
     log = stores.audit_log
-    loop = AuditLoop(log, log.chain, log.keys, LogFile(path) if path else None)
+    loop = AuditLoop(log, LogFile(path) if path else None)
     log.on_written = loop.wake
     return loop
 

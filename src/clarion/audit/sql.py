@@ -239,8 +239,8 @@ class AuditLog:
     ) -> None:
         """Add to the act of this task what is not known when it begins: ids of what it is about.
 
-        Call it before the first write; afterwards it is too late. Never with a secret, or with what
-        somebody wrote. Nothing happens if the task records no act.
+        Call it before the first write, and never with a secret or a text that a caller has sent.
+        Nothing happens if the task records no act.
         """
         recording = companion.get()
         if isinstance(recording, Recording):

@@ -143,7 +143,7 @@ async def _verify_lines(path: Path, chain: Chain, keys: ChainKeys, state: ChainS
     stored = _Cursor(chain)
     for number, entry in read_entries(path):
         if entry is None or entry.sequence is None:
-            continue  # a crash cut it off; if somebody did, its number is missing
+            continue  # cut off by a crash; if it was removed, its number is missing
         fault = _find_line_fault(keys, entry, before, state)
         if fault is None and entry.sequence > state.pruned_sequence:
             found = await stored.find(entry.sequence)

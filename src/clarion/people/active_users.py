@@ -1,9 +1,9 @@
 """Whether users may use their tokens and connections: inactive and deleted users may not.
 
 A node applies a change of its own at once, and that of another one when the bus brings it, or else
-within five seconds: what it knows of a user is read again after `KNOWN_MS`, and users who became
-inactive, were deleted or were erased lately are looked for every `POLL_S`, to end the connections
-that they have open. While the bus is connected they are looked for every `CHECK_S`.
+within five seconds: a user is read again after `KNOWN_MS`, and every `POLL_S` (while the bus is
+connected, every `CHECK_S`) users who were recently deactivated, deleted or erased are looked up, to
+end their open connections.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MAY_USE_TOKENS_NAMES = frozenset(each.name for each in _MAY_USE_TOKENS)
 
 
 class ActiveUsers:
-    """Knows for a moment who is active, and disconnects those who are not any more.
+    """Caches who is active, and disconnects those who no longer are.
 
     `disconnect` is called with app and user; it must do nothing for users that have no connection.
     """
@@ -77,8 +77,8 @@ class ActiveUsers:
         self._known = NodeCache[tuple[str, str], UserState](KNOWN_MS, KNOWN_LIMIT)
         self._changed = Invalidation("people.user", self._take_change, self._known.forget_all)
         self._changed.join(bus)
-        # Who was deleted or erased lately.
-        self._lately_gone: set[tuple[str, str]] = set()
+        # Who was deleted or erased recently.
+        self._recently_gone: set[tuple[str, str]] = set()
 
     async def is_active(self, app_id: str, user_id: str) -> bool:
         """Return whether a user may use a token; one that was never created may."""
@@ -129,15 +129,15 @@ class ActiveUsers:
         if is_erased:
             self._drop_cached((owner,))
         if state == UserState.GONE.name:
-            self._lately_gone.add(owner)
+            self._recently_gone.add(owner)
         else:
-            self._lately_gone.discard(owner)
+            self._recently_gone.discard(owner)
         if state not in _MAY_USE_TOKENS_NAMES:
             self._disconnect(app_id, user_id)
 
     def was_gone(self, app_id: str, user_id: str) -> bool:
-        """Return whether a user is known to be deleted or erased lately. Every attempt asks."""
-        return (app_id, user_id) in self._lately_gone
+        """Return whether a user was recently deleted or erased. It is called for every attempt."""
+        return (app_id, user_id) in self._recently_gone
 
     async def is_gone(self, app_id: str, user_id: str) -> bool:
         """Return whether a user was deleted or erased; one that was never created was not."""
@@ -157,7 +157,7 @@ class ActiveUsers:
                 get_logger().warning("inactive_users_poll_failed", code=error.code)
 
     async def poll(self) -> None:
-        """Disconnect the users who became inactive or were deleted or erased lately."""
+        """Disconnect the users who were recently deactivated, deleted or erased."""
         await self._poll_gone()
         after = (self._clock.now() - LOOK_BACK_MS, "", "")
         while True:
@@ -176,7 +176,7 @@ class ActiveUsers:
         if new:
             self._drop_cached(new)
         deleted = await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)
-        self._lately_gone = {*erased, *deleted}
-        for owner in self._lately_gone:
+        self._recently_gone = {*erased, *deleted}
+        for owner in self._recently_gone:
             self._known.forget(owner)
             self._disconnect(*owner)

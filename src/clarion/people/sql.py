@@ -105,15 +105,13 @@ LIST = statement(
     f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND id > :after
     ORDER BY id LIMIT :limit""",
 )
-LIST_BY_STATUS = statement(
-    "list_users_by_status",
-    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND status = :status
-    AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
-)
-LIST_BY_LANGUAGE = statement(
-    "list_users_by_language",
-    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND language = :language
-    AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
+LIST_BY_STATUS, LIST_BY_LANGUAGE = (
+    statement(
+        f"list_users_by_{column}",
+        f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND {column} = :{column}
+        AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
+    )
+    for column in ("status", "language")
 )
 LIST_BY_TAG = statement(
     "list_users_by_tag",
@@ -123,18 +121,14 @@ LIST_BY_TAG = statement(
     JOIN users ON users.app_id = found.app_id AND users.id = found.user_id
     ORDER BY found.user_id""",
 )
-LIST_BY_CREATION = statement(
-    "list_users_by_creation",
-    f"""SELECT {USERS.columns}, created_at, id FROM users WHERE app_id = :app_id
-    AND created_at >= :since AND created_at < :before AND (created_at, id) > (:since, :id)
-    AND {_LIVES} ORDER BY created_at, id LIMIT :limit""",
-)
-LIST_BY_LAST_SEEN = statement(
-    "list_users_by_last_seen",
-    f"""SELECT {USERS.columns}, last_seen_at, id FROM users WHERE app_id = :app_id
-    AND last_seen_at >= :since AND last_seen_at < :before
-    AND (last_seen_at, id) > (:since, :id)
-    AND {_LIVES} ORDER BY last_seen_at, id LIMIT :limit""",
+LIST_BY_CREATION, LIST_BY_LAST_SEEN = (
+    statement(
+        f"list_users_by_{name}",
+        f"""SELECT {USERS.columns}, {column}, id FROM users WHERE app_id = :app_id
+        AND {column} >= :since AND {column} < :before AND ({column}, id) > (:since, :id)
+        AND {_LIVES} ORDER BY {column}, id LIMIT :limit""",
+    )
+    for name, column in (("creation", "created_at"), ("last_seen", "last_seen_at"))
 )
 # The clock may have been ahead: a time to come is replaced, too.
 TOUCH = statement(

@@ -51,7 +51,7 @@ class UnsubscribeLinks:
         return self._start + base64.urlsafe_b64encode(token).rstrip(b"=").decode()
 
     def read(self, token: str) -> OptOut | None:
-        """Return what the token of a link turns off; None if it is none of ours."""
+        """Return what the token of a link turns off; None if this server has not made it."""
         if not _TOKEN.fullmatch(token) or len(token) % 4 == 1:
             return None
         sealed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))

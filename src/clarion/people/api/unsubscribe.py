@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 
 from clarion.catalog.model import MANDATORY_CATEGORIES, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.errors import TooManyRequests
-from clarion.http.asgi import Request, Response
+from clarion.http.asgi import Endpoint, Request, Response
 from clarion.http.dependencies import OnUserChanged
 from clarion.nodes.port import Limits
 from clarion.people import preferences as rules
@@ -46,26 +46,20 @@ _BUTTON = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnsubscribeEndpoint:
     """Answers callers who are not signed in: the token says what they may do."""
 
-    def __init__(
-        self,
-        *,
-        links: UnsubscribeLinks,
-        users: Users,
-        catalog: Catalog,
-        limits: Limits,
-        clock: Clock,
-        on_user_changed: OnUserChanged,
-    ) -> None:
-        self._links = links
-        self._users = users
-        self._catalog = catalog
-        self._limits = limits
-        self._clock = clock
-        self._on_user_changed = on_user_changed
-        self.prefixes = {PATH: self.answer}
+    links: UnsubscribeLinks
+    users: Users
+    catalog: Catalog
+    limits: Limits
+    clock: Clock
+    on_user_changed: OnUserChanged
+
+    @property
+    def prefixes(self) -> dict[str, Endpoint]:
+        return {PATH: self.answer}
 
     async def answer(self, request: Request) -> Response:
         """Show what would be turned off, or turn it off."""
@@ -77,12 +71,12 @@ class UnsubscribeEndpoint:
         if method == "POST":
             # The body is not looked at: the link is the permission.
             await request.body(BODY_LIMIT_BYTES)
-        opt_out = self._links.read(request.scope["path"].removeprefix(PATH))
+        opt_out = self.links.read(request.scope["path"].removeprefix(PATH))
         if opt_out is None:
             return _not_found()
         await self._count(opt_out)
-        user = await self._users.get(opt_out.app_id, opt_out.user_id)
-        entry = await self._catalog.find(opt_out.app_id, opt_out.type)
+        user = await self.users.get(opt_out.app_id, opt_out.user_id)
+        entry = await self.catalog.find(opt_out.app_id, opt_out.type)
         if user is None or entry is None:
             return _not_found()
         if not _can_disable(entry.type):
@@ -92,11 +86,11 @@ class UnsubscribeEndpoint:
         return _show(entry.type, opt_out, user, is_done=method == "POST")
 
     async def _count(self, opt_out: OptOut) -> None:
-        allowance = await self._limits.take(
+        allowance = await self.limits.take(
             f"unsubscribe:{opt_out.app_id}:{opt_out.user_id}",
             limit=PER_MINUTE,
             window_s=_WINDOW_S,
-            now=self._clock.now(),
+            now=self.clock.now(),
         )
         if allowance.is_exceeded:
             raise TooManyRequests(allowance.reset_s, "This link was used too often.")
@@ -104,15 +98,15 @@ class UnsubscribeEndpoint:
     async def _turn_off(self, opt_out: OptOut, user: User) -> None:
         if _is_off(opt_out, user):
             return
-        now = self._clock.now()
+        now = self.clock.now()
         off = {opt_out.type: {opt_out.channel: False}}
 
         def edit(found: User) -> User:
             preferences = rules.update(found.preferences, types=off)
             return replace(found, preferences=preferences, updated_at=now)
 
-        await self._users.patch(user.app_id, user.id, edit)
-        await self._on_user_changed(user.app_id, user.id)
+        await self.users.patch(user.app_id, user.id, edit)
+        await self.on_user_changed(user.app_id, user.id)
 
 
 def _can_disable(definition: NotificationType) -> bool:

@@ -1,4 +1,4 @@
-"""Users who were deleted or erased, as nodes learn of them."""
+"""Finds the users who were deleted or erased, on any node."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def list_positive(of: Filter) -> tuple[Condition, ...]:
 
 
 def has_choice(of: Filter) -> bool:
-    """Whether there is more than one plan, so that it is worth to count."""
+    """Whether there is more than one plan, so that counting can pay."""
     match of:
         case All():
             usable = [part for part in of.parts if choose_plan(part, {}).conditions is not None]

@@ -171,7 +171,7 @@ class Erasures:
         return replace(erasure, counts=dict(sorted(one.counts.items())))
 
     async def settle(self, erasure: Erasure, *, now: int, due_at: int) -> Erasure:
-        """Record that everything is removed; what comes late is looked for at `due_at`."""
+        """Record that everything is removed; the second pass runs at `due_at`."""
         step = SETTLE.step(
             app_id=erasure.app_id,
             id=erasure.id,
