@@ -41,9 +41,7 @@ DELETE_MARK = statement(
 )
 FIND_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
 
-INSERT_APP = statement(
-    "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
-)
+INSERT_APP = statement("insert_app", APPS.insert)
 SELECT_APP = statement(
     "select_app", f"SELECT {APPS.columns} FROM apps WHERE id = :id AND deleted_at IS NULL"
 )
@@ -141,9 +139,7 @@ def _key_statements(table: str, key: str, record: Record[K]) -> KeyStatements:
 
 USER_KEY_STATEMENTS = _key_statements("user_keys", "kid", USER_KEYS)
 PROVIDER_KEY_STATEMENTS = _key_statements("provider_keys", "key_id", PROVIDER_KEYS)
-INSERT_KEY = statement(
-    "insert_api_key", f"INSERT INTO api_keys ({API_KEYS.columns}) VALUES ({API_KEYS.parameters})"
-)
+INSERT_KEY = statement("insert_api_key", API_KEYS.insert)
 # A guard, which counts what the same batch has added, too.
 ADD_KEY = statement(
     "add_api_key",
@@ -174,9 +170,7 @@ TOUCH_KEY = statement(
     """UPDATE api_keys SET last_used_at = :now
     WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :now)""",
 )
-INSERT_TICKET = statement(
-    "insert_ticket", f"INSERT INTO tickets ({TICKETS.columns}) VALUES ({TICKETS.parameters})"
-)
+INSERT_TICKET = statement("insert_ticket", TICKETS.insert)
 SELECT_TICKET = statement("select_ticket", "SELECT 1 FROM tickets WHERE hash = :hash")
 REDEEM_TICKET = statement(
     "redeem_ticket",

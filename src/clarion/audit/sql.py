@@ -45,10 +45,7 @@ _ATTEMPTS = 10
 _CHAIN = "audit"
 _AFTER_ALL_IDS = "~"
 
-INSERT = statement(
-    "insert_audit_entry",
-    f"INSERT INTO audit_entries ({ENTRIES.columns}) VALUES ({ENTRIES.parameters})",
-)
+INSERT = statement("insert_audit_entry", ENTRIES.insert)
 SELECT_WAITING = statement(
     "select_waiting_audit_entries",
     f"""SELECT {ENTRIES.columns} FROM audit_entries WHERE sequence IS NULL AND id > :after

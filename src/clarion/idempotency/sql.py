@@ -12,8 +12,7 @@ from clarion.store.statement import Row, Step, Unit, statement
 
 CLAIM_KEY = statement(
     "claim_idempotency_key",
-    f"""INSERT INTO idempotency_keys ({IDEMPOTENCY_KEYS.columns})
-    VALUES ({IDEMPOTENCY_KEYS.parameters})
+    f"""{IDEMPOTENCY_KEYS.insert}
     ON CONFLICT (app_id, key) DO UPDATE SET {IDEMPOTENCY_KEYS.assign_others("app_id", "key")}
     WHERE idempotency_keys.expires_at <= excluded.created_at
     RETURNING key""",

@@ -82,7 +82,7 @@ REHASH_PASSWORD = statement(
 )
 PUT_LINK = statement(
     "put_admin_link",
-    f"""INSERT INTO admin_links ({ADMIN_LINKS.columns}) VALUES ({ADMIN_LINKS.parameters})
+    f"""{ADMIN_LINKS.insert}
     ON CONFLICT (id) DO UPDATE SET {ADMIN_LINKS.assign_others("id")}""",
 )
 PUT_FIRST_LINK = statement(

@@ -18,7 +18,7 @@ SELECT = statement(
 )
 PUT = statement(
     "put_totp_secret",
-    f"""INSERT INTO totp_secrets ({TOTP_SECRETS.columns}) VALUES ({TOTP_SECRETS.parameters})
+    f"""{TOTP_SECRETS.insert}
     ON CONFLICT (administrator_id, state) DO UPDATE SET
     {TOTP_SECRETS.assign_others("administrator_id", "state")}""",
 )
@@ -37,10 +37,7 @@ DELETE_TOTP = statement(
     "delete_totp_secrets",
     "DELETE FROM totp_secrets WHERE administrator_id = :administrator_id",
 )
-INSERT_CODE = statement(
-    "insert_recovery_code",
-    f"INSERT INTO recovery_codes ({RECOVERY_CODES.columns}) VALUES ({RECOVERY_CODES.parameters})",
-)
+INSERT_CODE = statement("insert_recovery_code", RECOVERY_CODES.insert)
 LIST_CODES = statement(
     "list_recovery_codes",
     f"""SELECT {RECOVERY_CODES.columns} FROM recovery_codes

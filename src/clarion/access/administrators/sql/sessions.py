@@ -9,10 +9,7 @@ from clarion.store.statement import Step, Unit, statement
 
 DEVICES_LIMIT = 20
 
-INSERT = statement(
-    "insert_admin_session",
-    f"INSERT INTO admin_sessions ({ADMIN_SESSIONS.columns}) VALUES ({ADMIN_SESSIONS.parameters})",
-)
+INSERT = statement("insert_admin_session", ADMIN_SESSIONS.insert)
 # Sessions without a second factor do not end those with one: with the password alone, anyone can
 # start any number of them.
 DELETE_OLDEST = statement(
@@ -50,11 +47,7 @@ DELETE_SESSIONS = statement(
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id <> :kept
     RETURNING id""",
 )
-INSERT_DEVICE = statement(
-    "insert_trusted_device",
-    f"""INSERT INTO trusted_devices ({TRUSTED_DEVICES.columns})
-    VALUES ({TRUSTED_DEVICES.parameters})""",
-)
+INSERT_DEVICE = statement("insert_trusted_device", TRUSTED_DEVICES.insert)
 DELETE_OLDEST_DEVICES = statement(
     "delete_oldest_trusted_devices",
     """DELETE FROM trusted_devices WHERE administrator_id = :administrator_id AND token_hash IN (

@@ -38,9 +38,7 @@ _SELECT = f"SELECT {ERASURES.columns} FROM erasures"
 _OPEN = "status IN ('running', 'settling')"
 _OF_ERASURE = "app_id = :app_id AND id = :id"
 
-ADD = statement(
-    "add_erasure", f"INSERT INTO erasures ({ERASURES.columns}) VALUES ({ERASURES.parameters})"
-)
+ADD = statement("add_erasure", ERASURES.insert)
 DELETE_USER = statement(
     "erase_user", "DELETE FROM users WHERE app_id = :app_id AND id = :user_id RETURNING id"
 )
