@@ -34,8 +34,9 @@ from clarion.people.erasure.sql.erasures import SqlErasures
 from clarion.people.erasure.sql.exports import SqlExports
 from clarion.people.port import Users
 from clarion.people.sql import SqlUsers
+from clarion.push.messages import Messages
 from clarion.push.model import DeviceDetails, MessageStatus
-from clarion.push.port import Devices, Messages
+from clarion.push.sql.devices import Devices
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, statement

@@ -22,7 +22,7 @@ from clarion.push.model import (
     StoredMessage,
     make_message_id,
 )
-from clarion.push.port import Gateway
+from clarion.push.port import Dispatch
 
 # As for a push without an expiration.
 LIFETIME_MS = 30 * 24 * 3600 * 1000
@@ -32,7 +32,7 @@ LIFETIME_MS = 30 * 24 * 3600 * 1000
 class GatewayDevices:
     """The `PushDevices` port."""
 
-    gateway: Gateway
+    gateway: Dispatch
     vault: Vault
     clock: Clock
 

@@ -10,8 +10,9 @@ from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.pacing import Pace
 from clarion.push.connections import Connection, TopicCursor
+from clarion.push.messages import Messages
 from clarion.push.model import Message, MessageStatus
-from clarion.push.port import Broadcasts, Messages
+from clarion.push.sql.topics import Broadcasts
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import GatewayMetrics

@@ -17,6 +17,7 @@ from clarion.push.acknowledgements import RETRY_S, Acknowledgements
 from clarion.push.connections import Connection, Connections, offer, read_store
 from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.forwarding import Forwarding
+from clarion.push.messages import Messages
 from clarion.push.model import (
     Device,
     Message,
@@ -25,7 +26,7 @@ from clarion.push.model import (
     MessageStatus,
     PushPriority,
 )
-from clarion.push.port import Broadcasts, Messages
+from clarion.push.sql.topics import Broadcasts
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.sockets.tasks import BackgroundTasks
@@ -114,7 +115,8 @@ class Dispatch:
             self.forwarding.withdraw(device.id, message_id)
         return True
 
-    # The `Gateway` port.
+    # For a unit of another slice: make the message, store it with `add_steps` of `sql/messages.py`,
+    # and announce it after the commit.
 
     def make_message(
         self,
@@ -123,6 +125,7 @@ class Dispatch:
         message_id: str,
         notification_id: str | None = None,
     ) -> tuple[Message, MessageStatus, MessageReason | None]:
+        """Return a message with the status and the reason that it is stored with."""
         now = self._clock.now()
         # Later ones sort later, also within a millisecond and when the clock is set back.
         self._last_sequence = max(self._last_sequence + 1, now * 1000)
@@ -146,6 +149,10 @@ class Dispatch:
     async def announce(
         self, message: Message, status: MessageStatus, *, is_repeat: bool = False
     ) -> None:
+        """Offer a stored message to the device's connection, and apply the limit of what is stored.
+
+        A repeat may have been delivered before: the connection reads from the store if it waits.
+        """
         # Looked up after the commit: a device that connected meanwhile is not missed.
         connection = self._connections.get(message.device_id)
         if is_repeat:
@@ -167,9 +174,6 @@ class Dispatch:
         now = self._clock.monotonic()
         if not (message.is_stored and self.circuits.puts_off(message.device_id, now)):
             self.forwarding.forward(message)
-
-    async def announce_to_topic(self, message: Message) -> None:
-        await self.topics.announce(message)
 
     # For connections.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from clarion.clock import Clock
-from clarion.push.port import Messages
+from clarion.push.messages import Messages
 
 ENTRIES_LIMIT = 100_000
 

@@ -19,7 +19,7 @@ from clarion.pacing import Pace
 from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
 from clarion.push.forwarding import Forwarding, decode_message, decode_pair, encode
 from clarion.push.model import Device, Message, PushPriority, StoragePolicy, SubscriptionState
-from clarion.push.port import Broadcasts
+from clarion.push.sql.topics import Broadcasts
 from clarion.push.topic_batch import TopicBatch, cut_batch
 from clarion.sockets.tasks import BackgroundTasks
 

@@ -14,7 +14,7 @@ from clarion.push.device_changes import DeviceChanges
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.session import DeviceSession, Effect
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.sockets.protocol import APP_IS_DELETED, Close, CloseCode
 from tests.factories import NOW, FixedClock, make_device
 from tests.recorded_bus import RecordedHub
@@ -53,7 +53,7 @@ class Node:
     """A node with one connected device, and the store that another node writes to."""
 
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
-        self.elsewhere = SqlDevices(engine)  # type: ignore[arg-type]
+        self.elsewhere = Devices(engine)  # type: ignore[arg-type]
         self.registry = Registry(self.elsewhere, Connections(), clock, AesVault(b"k" * 32))
         self.device = make_device(details=ANA)
         self.phone = Phone(self.device)
@@ -164,7 +164,7 @@ class TwoNodes:
     def __init__(self, node: Node, engine: MemoryEngine, clock: FixedClock) -> None:
         hub = RecordedHub()
         self.bus = hub.join()
-        devices = SqlDevices(engine)  # type: ignore[arg-type]
+        devices = Devices(engine)  # type: ignore[arg-type]
         self.here = Registry(devices, Connections(), clock, AesVault(b"k" * 32))
         self.here.changed.join(hub.join())
         node.registry.changed.join(self.bus)

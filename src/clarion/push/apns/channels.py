@@ -23,7 +23,7 @@ from clarion.push.apns.request import (
 )
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Message, StoragePolicy, Topic
-from clarion.push.port import Topics
+from clarion.push.sql.topics import Topics
 
 BROADCAST_CHANNELS_LIMIT = 10_000
 MAX_TTL_MS = 8 * 3600 * 1000

@@ -236,8 +236,11 @@ def to_sequence(moment: int) -> int:
     return moment * 1000
 
 
-class SqlDevices:
-    """The `Devices` port."""
+class Devices:
+    """The registry of devices. Within an app, a token belongs to one device.
+
+    Apps know nothing of each other: several may have a device with the same token.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -246,6 +249,7 @@ class SqlDevices:
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
+        """Add a device; False if the app has one with its token. `once` as in `Keys.create`."""
         add, app_id = ADD.guard(**DEVICES.values(device)), device.app_id
         done = await idempotency.write_once(self._engine, device.id, once, add, owner=app_id)
         return done if isinstance(done, StoredResponse) else done is not None
@@ -253,6 +257,15 @@ class SqlDevices:
     async def refresh(
         self, device: Device, *, is_by_app: bool, proof: bytes = b""
     ) -> Device | None:
+        """Refresh the device of the app that has this token, and return it as it is now.
+
+        It keeps its id, secret and time of creation, takes the new details (a value that is None
+        stays as it was), and is valid again. If it has an address it takes the new one; one
+        without stays without. None, with nothing changed, if there is none; or if it is not of the
+        same user, the app itself does not ask for it, and `proof` is not the hash of its secret.
+        If its user changes, its waiting messages fail, its subscriptions are deleted and its
+        preferences reset; if a user took it, it takes the new secret too.
+        """
         details, now = device.details, device.last_seen_at
         of_token: dict[str, Value] = {"token_hash": device.token_hash, "app_id": device.app_id}
         of_user = {**of_token, "user_id": details.user_id}
@@ -276,12 +289,18 @@ class SqlDevices:
         )
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
+        """Replace the secret of a device; False if the app has no such device."""
         step = SET_SECRET.guard(id=device_id, app_id=app_id, secret_hash=secret_hash)
         return await self._engine.write(Unit(device_id, (step,), app_id)) is not None
 
     async def update(
         self, app_id: str, device_id: str, details: DeviceDetails, now: int
     ) -> Device | None:
+        """Update the details that are not None; return None if the app has no such device.
+
+        If its user changes, its waiting messages fail, its subscriptions are deleted and its
+        preferences reset.
+        """
         of_device = {"id": device_id, "app_id": app_id}
         update = UPDATE.guard(**of_device, **_DETAILS.values(details))
         if details.user_id is None:
@@ -303,6 +322,10 @@ class SqlDevices:
         device_id: str,
         edit: Callable[[DevicePreferences], DevicePreferences],
     ) -> Device | None:
+        """Edit the preferences of a device; return None if the app has no such device.
+
+        Concurrent edits do not overwrite each other: `edit` may be called several times.
+        """
         async with self._turns.take(app_id, device_id):
             return await self._set_preferences(app_id, device_id, edit)
 
@@ -325,20 +348,27 @@ class SqlDevices:
         raise Overloaded("Too many concurrent changes of this device. Try again.")
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
+        """Return the app's device with this token, valid or not, or None."""
         rows = await self._engine.fetch(FIND, app_id=app_id, token_hash=token_hash)
         return DEVICES.read(rows[0]) if rows else None
 
     async def authenticate(self, token_hash: bytes, secret_hash: bytes) -> Device | None:
+        """Return the valid device of any app with this token and secret, or None.
+
+        None also if its user is inactive.
+        """
         rows = await self._engine.fetch(
             AUTHENTICATE, token_hash=token_hash, secret_hash=secret_hash
         )
         return DEVICES.read(rows[0]) if rows else None
 
     async def get(self, app_id: str, device_id: str) -> Device | None:
+        """Return the device, valid or not, or None."""
         rows = await self._engine.fetch(GET, id=device_id, app_id=app_id)
         return DEVICES.read(rows[0]) if rows else None
 
     async def find_many(self, app_id: str, device_ids: Collection[str]) -> dict[str, Device]:
+        """Return those devices that exist, valid or not, by id, in one read."""
         if not device_ids:
             return {}
         rows = await self._engine.fetch(FIND_MANY, app_id=app_id, ids=keys_of(device_ids))
@@ -347,6 +377,7 @@ class SqlDevices:
     async def list(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[Device]:
+        """Return the devices of a user, valid or not, in the order of their ids."""
         rows = await self._engine.fetch(
             LIST, app_id=app_id, user_id=user_id, after=after or "", limit=limit + 1
         )
@@ -356,6 +387,10 @@ class SqlDevices:
     async def list_all(
         self, app_id: str, chosen: DeviceFilter, *, after: str | None, limit: int
     ) -> Page[Device]:
+        """Return the devices of an app for which a filter holds, in the order of their ids.
+
+        A page may have fewer than `limit`, even none, and a cursor: it reads a bounded part.
+        """
         query, values = _choose_list(chosen)
         read = max(limit, READ_FOR_PAGE) if _is_read_for_more(chosen) else limit
         rows = await self._engine.fetch(
@@ -371,6 +406,7 @@ class SqlDevices:
         )
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
+        """Return a user's valid devices, most recently seen first."""
         rows = await self._engine.fetch(
             SELECT_VALID_OF_USER, app_id=app_id, user_id=user_id, limit=limit
         )
@@ -379,6 +415,10 @@ class SqlDevices:
     async def valid_of_users(
         self, app_id: str, user_ids: Collection[str], limit: int
     ) -> dict[str, tuple[Device, ...]]:
+        """Return the valid devices of users, in one read, at most `limit` of each user.
+
+        By user id, most recently seen first; users without one are left out.
+        """
         if not user_ids:
             return {}
         ids = keys_of(user_ids)
@@ -392,12 +432,17 @@ class SqlDevices:
     async def invalid_of_user(
         self, app_id: str, user_id: str, *, keep: int, limit: int
     ) -> tuple[str, ...]:
+        """Return the ids of a user's invalid devices but the `keep` last ones, at most `limit`."""
         rows = await self._engine.fetch(
             SELECT_INVALID_OF_USER, app_id=app_id, user_id=user_id, keep=keep, limit=limit
         )
         return tuple(device_id for (device_id,) in rows)
 
     async def touch(self, connected_at: Mapping[str, int], now: int) -> None:
+        """Set when the devices were last seen, 500 devices a commit.
+
+        Each is given with the time at which a connection of it was opened; the newest is kept.
+        """
         # In key order, as every batch is written.
         rows = [
             TOUCH.bind(now=now, connected_at=moment, id=device_id)
@@ -415,6 +460,12 @@ class SqlDevices:
         now: int,
         address: bytes | None = None,
     ) -> Device | None:
+        """Invalidate a device: fail the messages that wait for it, add its token to the feedback.
+
+        With the sealed `address` that something was sent to: only if the device still has it, and
+        has not registered again since it was read. Returns the device, or None if the app has no
+        such device that is valid.
+        """
         values = {"id": device_id, "app_id": app_id, "reason": reason.value, "now": now}
         return await self._write(
             device_id,
@@ -427,15 +478,21 @@ class SqlDevices:
         )
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
+        """Return devices invalidated before a time, at most `limit`, as app and device id."""
         rows = await self._engine.fetch_in_background(SELECT_OLD, before=before, limit=limit)
         return tuple((app_id, device_id) for app_id, device_id in rows)
 
     async def prune_former_users(self, before: int, limit: int) -> int:
+        """Forget whose devices were until before a time, at most `limit`; return how many."""
         return await sweep(
             self._engine, SELECT_OLD_FORMER, PRUNE_FORMER, before=to_sequence(before), limit=limit
         )
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
+        """Delete a device and its subscriptions; add its token to the feedback if it was valid.
+
+        Its messages stay in the history. Returns the deleted device, or None.
+        """
         return await self._write(
             device_id,
             MARK_DELETED.guard(id=device_id, app_id=app_id, now=now),

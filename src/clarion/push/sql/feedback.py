@@ -27,8 +27,11 @@ LIST = statement(
 )
 
 
-class SqlFeedback:
-    """The `FeedbackList` port. A cursor is the time and token hash of the last entry."""
+class FeedbackList:
+    """Tokens that are no longer valid, for providers to stop using. Outlives the devices.
+
+    A cursor is the time and token hash of the last entry.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -36,6 +39,10 @@ class SqlFeedback:
     async def list(
         self, app_id: str, *, since: int, after: str | None, limit: int
     ) -> Page[Feedback]:
+        """Return the app's entries invalidated at `since` or later, oldest first.
+
+        `InvalidFields` if `after` is not the `next` of a page; so in `History.list`.
+        """
         start, token_hash = _parse_cursor(after) if after else (since - 1, _AFTER_ALL_HASHES)
         rows = await self._engine.fetch(
             LIST, app_id=app_id, since=start, token_hash=token_hash, limit=limit + 1

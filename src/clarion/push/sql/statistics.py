@@ -32,24 +32,28 @@ COUNT_PENDING = statement(
 )
 
 
-class SqlStatistics:
-    """The `Statistics` port."""
+class Statistics:
+    """Statistics of an app. Counting may take long and holds up nothing else."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def count_devices(self, app_id: str) -> tuple[int, int]:
+        """Return how many devices are valid, and how many are not."""
         ((valid, invalid),) = await self._engine.fetch_slowly(COUNT_DEVICES, app_id=app_id)
         return valid, invalid
 
     async def count_messages(self, app_id: str, since: int) -> dict[MessageStatus, int]:
+        """Return how many messages accepted since a time have each status."""
         rows = await self._engine.fetch_slowly(COUNT_MESSAGES, app_id=app_id, since=since * 1000)
         return {MessageStatus(status): count for status, count in rows}
 
     async def count_subscribers(self, app_id: str, limit: int) -> tuple[tuple[str, int], ...]:
+        """Return topics with their number of valid subscribed devices, largest number first."""
         rows = await self._engine.fetch_slowly(COUNT_SUBSCRIBERS, app_id=app_id, limit=limit)
         return tuple((topic, count) for topic, count in rows)
 
     async def count_pending(self, limit: int) -> int:
+        """Return how many messages of all apps wait for their devices, counted up to a limit."""
         ((count,),) = await self._engine.fetch_in_background(COUNT_PENDING, limit=limit)
         return int(count)

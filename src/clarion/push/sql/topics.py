@@ -190,17 +190,22 @@ PRUNE = statement(
 )
 
 
-class SqlTopics:
-    """The `Topics` port."""
+class Topics:
+    """Topics that users follow and devices subscribe to, APNs broadcast channels among them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def create(self, topic: Topic) -> bool:
+        """Create a topic; False if one of that name exists, or was deleted and not pruned yet."""
         step = CREATE.guard(**_TOPICS.values(topic))
         return await self._engine.write(Unit(topic.topic, (step,), topic.app_id)) is not None
 
     async def put(self, topic: Topic) -> tuple[Topic, bool] | None:
+        """Create a topic, or open or close it; return it, and whether it is new.
+
+        Its followers and subscriptions stay. None if it was deleted, or is a broadcast channel.
+        """
         done = await self._engine.write(Unit(topic.topic, (PUT.guard(**_TOPICS.values(topic)),)))
         if done is None:
             return None
@@ -208,10 +213,16 @@ class SqlTopics:
         return stored, stored.created_at == topic.created_at
 
     async def get(self, app_id: str, topic: str) -> Topic | None:
+        """Return the topic, or None if it does not exist or was deleted."""
         rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)
         return _TOPICS.read(rows[0]) if rows else None
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
+        """Delete a topic, then its messages and subscriptions; False if it does not exist.
+
+        From the first commit on it is deleted for everyone. The rest is deleted in small commits:
+        what an interruption leaves is deleted by the next call, or before the topic is pruned.
+        """
         mark = MARK_DELETED.guard(app_id=app_id, topic=topic, now=now)
         marked = await self._engine.write(Unit(topic, (mark,), app_id))
         # A topic that is marked gets no more messages and subscribers. It may have a million: they
@@ -223,6 +234,7 @@ class SqlTopics:
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
     ) -> Page[Topic]:
+        """Return the topics, or the broadcast channels, in the order of their names."""
         rows = await self._engine.fetch(
             LIST,
             app_id=app_id,
@@ -234,6 +246,11 @@ class SqlTopics:
         return Page(items, items[-1].topic if len(rows) > limit else None)
 
     async def prune_deleted(self, before: int, limit: int) -> int:
+        """Forget topics that were deleted before a time, at most `limit`; return how many.
+
+        A topic of the same name may be created then. Its sequence starts again at 1, which affects
+        no device: the subscriptions to the old one were deleted with it.
+        """
         found = await self._engine.fetch_in_background(SELECT_DELETED, before=before, limit=limit)
         for app_id, topic in found:
             await self._empty(app_id, topic)
@@ -253,8 +270,11 @@ class SqlTopics:
                     return
 
 
-class SqlBroadcasts:
-    """The `Broadcasts` port."""
+class Broadcasts:
+    """Messages to topics, the subscriptions of devices and their cursors.
+
+    A message to a topic is written once, however many devices are subscribed.
+    """
 
     def __init__(self, engine: Engine, *, pause_s: float = PAUSE_S) -> None:
         self._engine = engine
@@ -263,6 +283,11 @@ class SqlBroadcasts:
         )
 
     async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
+        """Subscribe a device to a topic from now on; return its cursor. A repeat changes nothing.
+
+        Creates the topic if it does not exist; returns None if it was deleted. `Conflict` if the
+        device is subscribed to 1,000 other topics.
+        """
         steps = (
             LOCK.guard(app_id=app_id, topic=topic, now=now),
             SUBSCRIBE.step(app_id=app_id, device_id=device_id, topic=topic, now=now),
@@ -279,10 +304,12 @@ class SqlBroadcasts:
         return int(cursor)
 
     async def unsubscribe(self, device_id: str, topic: str) -> bool:
+        """Unsubscribe a device; False if it was not subscribed."""
         step = UNSUBSCRIBE.guard(device_id=device_id, topic=topic)
         return await self._engine.write(Unit(topic, (step,))) is not None
 
     async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
+        """Return the subscriptions of a device, at most 1,000."""
         return tuple(await self._subscriptions.find(device_id) or ())
 
     async def _read_subscriptions(
@@ -297,6 +324,10 @@ class SqlBroadcasts:
     async def find_subscriptions(
         self, app_id: str, device_ids: Collection[str]
     ) -> dict[str, dict[str, SubscriptionState]]:
+        """Return the subscriptions of an app's devices by device and topic, in one read.
+
+        Devices without one are left out, and topics that were deleted.
+        """
         found: dict[str, dict[str, SubscriptionState]] = {}
         for device_id, topic, cursor, last in await self._engine.fetch(
             FIND_SUBSCRIPTIONS, app_id=app_id, ids=keys_of(device_ids)
@@ -306,12 +337,22 @@ class SqlBroadcasts:
         return found
 
     async def find_last_sequences(self, app_id: str, topics: Collection[str]) -> dict[str, int]:
+        """Return the sequence of the last message to each of these topics of an app, in one read.
+
+        Topics that were deleted are left out.
+        """
         rows = await self._engine.fetch(FIND_LAST, app_id=app_id, topics=keys_of(topics))
         return {topic: int(last) for topic, last in rows}
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
     ) -> StoredResponse | int | None:
+        """Write a message to its `topic` and return its sequence there, which only grows.
+
+        None if the topic had one with the same id, or was deleted. With `StoragePolicy.NONE`
+        only the sequence is stored; with `StoragePolicy.LAST` older messages are deleted. `once`
+        as in `Keys.create`.
+        """
         topic, steps = message.topic or "", publish_steps(message, storage_policy)
         done = await idempotency.write_once(self._engine, topic, once, *steps, owner=message.app_id)
         if done is None or isinstance(done, StoredResponse):
@@ -322,6 +363,11 @@ class SqlBroadcasts:
     async def find_reached(
         self, app_id: str, messages: Mapping[str, str], device_ids: Collection[str]
     ) -> frozenset[tuple[str, str]]:
+        """Return which of these devices get which messages, as pairs of their ids, in one read.
+
+        Of the messages the topics are given. A device gets those that were published after it
+        subscribed, and have not expired.
+        """
         rows = await self._engine.fetch(
             FIND_REACHED,
             app_id=app_id,
@@ -334,15 +380,21 @@ class SqlBroadcasts:
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int
     ) -> tuple[Message, ...]:
+        """Return the messages of a topic after a cursor that have not expired, oldest first.
+
+        Of several with the same collapse id only the newest. `sequence` is that of the topic.
+        """
         rows = await self._engine.fetch(
             MISSED, app_id=app_id, topic=topic, cursor=cursor, now=now, limit=limit
         )
         return tuple(map(MESSAGES.read, rows))
 
     async def advance(self, device_id: str, topic: str, cursor: int) -> None:
+        """Move a device's cursor forward; it never goes back."""
         await self.advance_many([(device_id, topic, cursor)])
 
     async def advance_many(self, cursors: Sequence[tuple[str, str, int]]) -> None:
+        """Do that for several cursors: each is a device, a topic and a sequence."""
         by_topic: dict[str, list[Row]] = {}
         for device_id, topic, cursor in sorted(cursors):  # in key order, as every batch is written
             row = ADVANCE.bind(device_id=device_id, topic=topic, cursor=cursor)
@@ -351,6 +403,7 @@ class SqlBroadcasts:
         await asyncio.gather(*map(self._engine.write, units))
 
     async def expire(self, now: int, limit: int) -> int:
+        """Delete messages that are past `expires_at`, at most `limit`; return how many."""
         return await sweep(self._engine, SELECT_EXPIRED, EXPIRE, now=now, limit=limit)
 
 

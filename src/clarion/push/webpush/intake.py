@@ -15,7 +15,7 @@ from clarion.errors import (
 )
 from clarion.push.apns.intake import Counts
 from clarion.push.dispatch import Dispatch
-from clarion.push.port import History
+from clarion.push.messages import History
 from clarion.push.webpush.model import EndpointOfDevice, PushEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.request import parse_push, read_endpoint_id

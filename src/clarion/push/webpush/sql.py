@@ -6,12 +6,13 @@ from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.push.webpush.model import PushEndpoint, StoredEndpoint
-from clarion.push.webpush.port import ENDPOINTS_LIMIT
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 
 ENDPOINTS = Record(PushEndpoint)
+# UnifiedPush has one for each app of a phone that gets messages.
+ENDPOINTS_LIMIT = 100
 
 # The endpoints of whoever had the device before.
 DELETE_OF_OTHERS = statement(
@@ -46,8 +47,8 @@ DELETE = statement(
 )
 
 
-class SqlPushEndpoints:
-    """The `PushEndpoints` port."""
+class PushEndpoints:
+    """The Web Push endpoints of devices. They are deleted with their device."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -55,6 +56,10 @@ class SqlPushEndpoints:
     async def add(
         self, endpoint: PushEndpoint, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
+        """Add an endpoint, and delete those that the device has of other users.
+
+        False if the device has 100 endpoints. `once` as in `Keys.create`.
+        """
         clear = DELETE_OF_OTHERS.step(device_id=endpoint.device_id, user_id=endpoint.user_id)
         add = ADD.guard(**ENDPOINTS.values(endpoint))
         done = await idempotency.write_once(
@@ -63,12 +68,14 @@ class SqlPushEndpoints:
         return done if isinstance(done, StoredResponse) else done is not None
 
     async def find(self, capability_hash: bytes) -> StoredEndpoint | None:
+        """Return the endpoint with this hash, of whatever app, or None."""
         rows = await self._engine.fetch(FIND, capability_hash=capability_hash)
         return StoredEndpoint(ENDPOINTS.read(rows[0]), rows[0][-1]) if rows else None
 
     async def list(
         self, app_id: str, device_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[PushEndpoint]:
+        """Return the endpoints that a user has on a device, oldest first."""
         rows = await self._engine.fetch(
             LIST,
             app_id=app_id,
@@ -81,6 +88,7 @@ class SqlPushEndpoints:
         return Page(items, items[-1].id if len(rows) > limit else None)
 
     async def delete(self, app_id: str, device_id: str, endpoint_id: str) -> PushEndpoint | None:
+        """Delete an endpoint and return it; None if the device has no such endpoint."""
         step = DELETE.guard(device_id=device_id, id=endpoint_id, app_id=app_id)
         done = await self._engine.write(Unit(device_id, (step,), app_id))
         return ENDPOINTS.read(done[0][0]) if done else None

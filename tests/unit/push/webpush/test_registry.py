@@ -10,9 +10,9 @@ from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.webpush.registry import DISCONNECTED_MS, KNOWN_MS, EndpointRegistry, Entries
-from clarion.push.webpush.sql import SqlPushEndpoints
+from clarion.push.webpush.sql import PushEndpoints
 from tests.factories import FixedClock, make_device
 from tests.recorded_bus import RecordedHub
 from tests.unit.push.gates import GatedStore
@@ -27,18 +27,18 @@ def store() -> GatedStore:
 
 @pytest.fixture
 def devices(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(SqlDevices(store.open), Connections(), clock, AesVault(bytes(32)))
+    return Registry(Devices(store.open), Connections(), clock, AesVault(bytes(32)))
 
 
 @pytest.fixture
 def endpoints(store: GatedStore, devices: Registry, clock: FixedClock) -> EndpointRegistry:
-    return EndpointRegistry(SqlPushEndpoints(store.gated), devices, clock, URL)
+    return EndpointRegistry(PushEndpoints(store.gated), devices, clock, URL)
 
 
 @pytest.fixture
 def other_node(store: GatedStore, clock: FixedClock) -> EndpointRegistry:
-    devices = Registry(SqlDevices(store.open), Connections(), clock, AesVault(bytes(32)))
-    return EndpointRegistry(SqlPushEndpoints(store.open), devices, clock, URL)
+    devices = Registry(Devices(store.open), Connections(), clock, AesVault(bytes(32)))
+    return EndpointRegistry(PushEndpoints(store.open), devices, clock, URL)
 
 
 @pytest.fixture
