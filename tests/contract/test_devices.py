@@ -25,10 +25,11 @@ from clarion.push.model import (
     MessageStatus,
     Platform,
 )
-from clarion.push.sql.devices import DEVICES, TOUCH_LIMIT, Devices
+from clarion.push.sql.devices import TOUCH_LIMIT, Devices
 from clarion.push.sql.feedback import FeedbackList
 from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import Broadcasts
+from clarion.push.tables import DEVICES
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import DAY, NOW, make_device, make_message, make_once, make_user, new_app_id

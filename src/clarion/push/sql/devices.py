@@ -21,6 +21,7 @@ from clarion.push.model import (
 )
 from clarion.push.sql import feedback
 from clarion.push.sql.messages import FAIL_WAITING
+from clarion.push.tables import DEVICES
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.row_turns import RowTurns
@@ -30,7 +31,6 @@ from clarion.store.sweeps import sweep
 TOUCH_LIMIT = 500
 # How often a change of preferences is tried, if others change them at the same time.
 _ATTEMPTS = 5
-DEVICES = Record(Device, inline=("details",))
 _DETAILS = Record(DeviceDetails)
 _SELECT = f"SELECT {DEVICES.columns} FROM devices"
 _INSERT = f"INSERT INTO devices ({DEVICES.columns}) VALUES ({DEVICES.parameters})"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from clarion.pages import Page, read_cursor, refuse_cursor, write_cursor
 from clarion.push.model import Feedback
+from clarion.push.tables import FEEDBACK
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import statement
 
-FEEDBACK = Record(Feedback)
 _AFTER_ALL_HASHES = b"\xff" * 32
 
 # A step of the unit that invalidates or deletes the device.

@@ -10,6 +10,7 @@ from clarion.history.sql import endings
 from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.push.sql.expressions import WAITS
+from clarion.push.tables import MESSAGES
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.shared_reads import PAUSE_S, SharedReads
@@ -24,23 +25,14 @@ _NEWEST = 1 << 62
 # Followed by a condition. A step of the units that invalidate a device, too.
 FAIL_WAITING = f"""UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
 WHERE {WAITS} AND """
-# The messages of topics are in a table of their own.
-_STORED = Record(Message, without=("topic",))
 _RECORDS = Record(MessageRecord)
-MESSAGES = Record(Message)
-
-
-def message_columns(**constants: str) -> str:
-    """Return the columns of a message; constants stand for those that a table does not have."""
-    return ", ".join(constants.get(name, name) for name in MESSAGES.names)
-
 
 # The same id within 24 hours is the same message; later it is a new one that replaces the old.
 ADD = statement(
     "add_message",
-    f"""INSERT INTO messages ({_STORED.columns}, status, reason, updated_at)
-    VALUES ({_STORED.parameters}, :status, :reason, :created_at)
-    ON CONFLICT (device_id, id) DO UPDATE SET {_STORED.assign_others("device_id", "id", "app_id")},
+    f"""INSERT INTO messages ({MESSAGES.columns}, status, reason, updated_at)
+    VALUES ({MESSAGES.parameters}, :status, :reason, :created_at)
+    ON CONFLICT (device_id, id) DO UPDATE SET {MESSAGES.assign_others("device_id", "id", "app_id")},
     status = excluded.status, reason = excluded.reason, updated_at = excluded.updated_at
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     /*postgres RETURNING sequence */""",
@@ -83,7 +75,7 @@ END_BEFORE_FAILURE = endings.end_before(
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
-    f"""SELECT {_STORED.columns} FROM messages
+    f"""SELECT {MESSAGES.columns} FROM messages
     WHERE device_id = :device_id AND {WAITS} AND is_stored = 1 AND priority >= :least
     AND expires_at > :now ORDER BY priority DESC, sequence LIMIT :limit""",
 )
@@ -204,7 +196,7 @@ class SqlMessages:
         rows = await self._engine.fetch(
             SELECT_WAITING, device_id=device_id, least=least, now=now, limit=limit + len(skip)
         )
-        found = (message for message in map(_STORED.read, rows) if message.id not in skip)
+        found = (message for message in map(MESSAGES.read, rows) if message.id not in skip)
         return tuple(islice(found, limit))
 
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
@@ -265,21 +257,15 @@ class SqlMessages:
             if len(trimmed) < TRIM_CHUNK:
                 return total
 
-    async def _expire(
-        self, expire: Statement, unit_key: str, found: Sequence[Row], now: int
-    ) -> int:
-        """Expire messages that were found, and end deliveries with them; return how many."""
+    async def expire(self, now: int, limit: int) -> int:
+        found = await self._engine.fetch_in_background(SELECT_EXPIRED, now=now, limit=limit)
         if not found:
             return 0
         ordered = sorted((device_id, message_id) for device_id, message_id, _ in found)
-        step = expire.many([expire.bind(device_id=d, id=i, now=now) for d, i in ordered])
+        step = EXPIRE.many([EXPIRE.bind(device_id=d, id=i, now=now) for d, i in ordered])
         end = endings.end_after((each for *_, each in found), endings.EXPIRED, now)
-        done = await self._engine.write(Unit(unit_key, (step, *end)))
+        done = await self._engine.write(Unit("", (step, *end)))
         return len(done[0]) if done else 0
-
-    async def expire(self, now: int, limit: int) -> int:
-        found = await self._engine.fetch_in_background(SELECT_EXPIRED, now=now, limit=limit)
-        return await self._expire(EXPIRE, "", found, now)
 
 
 def add_steps(
@@ -294,7 +280,7 @@ def add_steps(
 
 def _bind(message: Message, status: MessageStatus, reason: MessageReason | None) -> Row:
     # As `ADD.bind` would return it, without names; a test compares them.
-    return (*_STORED.bind(message), status, reason)
+    return (*MESSAGES.bind(message), status, reason)
 
 
 def _steps(message: Message, add: Step) -> tuple[Step, ...]:

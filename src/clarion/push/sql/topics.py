@@ -10,7 +10,7 @@ from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.push.model import Message, StoragePolicy, Subscription, SubscriptionState, Topic
-from clarion.push.sql.messages import MESSAGES, message_columns
+from clarion.push.tables import TOPICS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.shared_reads import PAUSE_S, SharedReads
@@ -21,8 +21,8 @@ SUBSCRIPTIONS_LIMIT = 1000
 # Messages or subscriptions of a deleted topic, in one commit.
 DELETED_AT_ONCE = 500
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
-_TOPICS = Record(Topic)
 _SUBSCRIPTIONS = Record(Subscription)
+_MESSAGES = Record(Message)
 # The topic remembers the highest number even after its messages are gone, so none is used twice.
 _HIGHEST = f"""(SELECT MAX(sequence) FROM (
 SELECT last_sequence AS sequence FROM topics WHERE {_OF_TOPIC}
@@ -30,16 +30,16 @@ UNION ALL SELECT MAX(sequence) FROM topic_messages WHERE {_OF_TOPIC}) AS known)"
 
 CREATE = statement(
     "create_topic",
-    f"""INSERT INTO topics ({_TOPICS.columns}, last_sequence)
-    VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
+    f"""INSERT INTO topics ({TOPICS.columns}, last_sequence)
+    VALUES ({TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
 )
 PUT = statement(
     "put_topic",
-    f"""INSERT INTO topics ({_TOPICS.columns}, last_sequence)
-    VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO UPDATE
+    f"""INSERT INTO topics ({TOPICS.columns}, last_sequence)
+    VALUES ({TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO UPDATE
     SET is_open = excluded.is_open
     WHERE topics.deleted_at IS NULL AND topics.is_broadcast_channel = 0
-    RETURNING {_TOPICS.columns}""",
+    RETURNING {TOPICS.columns}""",
 )
 ENSURE = statement(
     "ensure_topic",
@@ -58,11 +58,11 @@ LOCK = statement(
 )
 GET = statement(
     "get_topic",
-    f"SELECT {_TOPICS.columns} FROM topics WHERE {_OF_TOPIC} AND deleted_at IS NULL",
+    f"SELECT {TOPICS.columns} FROM topics WHERE {_OF_TOPIC} AND deleted_at IS NULL",
 )
 LIST = statement(
     "list_topics",
-    f"""SELECT {_TOPICS.columns} FROM topics WHERE app_id = :app_id
+    f"""SELECT {TOPICS.columns} FROM topics WHERE app_id = :app_id
     AND is_broadcast_channel = :is_broadcast_channel AND deleted_at IS NULL AND topic > :after
     ORDER BY topic LIMIT :limit""",
 )
@@ -157,8 +157,9 @@ COLLAPSE = statement(
     AND sequence < (SELECT MAX(sequence) FROM topic_messages
     WHERE {_OF_TOPIC} AND collapse_id = :collapse_id)""",
 )
-# Not traced: a span for each of its devices would be too many.
-_COLUMNS = message_columns(device_id="''", is_stored="1", notification_id="NULL", trace="NULL")
+# The columns that only messages to devices have. Not traced: a span for each device is too much.
+_CONSTANTS = {"device_id": "''", "is_stored": "1", "notification_id": "NULL", "trace": "NULL"}
+_COLUMNS = ", ".join(_CONSTANTS.get(name, name) for name in _MESSAGES.names)
 MISSED = statement(
     "select_missed_messages",
     f"""SELECT {_COLUMNS}
@@ -198,7 +199,7 @@ class Topics:
 
     async def create(self, topic: Topic) -> bool:
         """Create a topic; False if one of that name exists, or was deleted and not pruned yet."""
-        step = CREATE.guard(**_TOPICS.values(topic))
+        step = CREATE.guard(**TOPICS.values(topic))
         return await self._engine.write(Unit(topic.topic, (step,), topic.app_id)) is not None
 
     async def put(self, topic: Topic) -> tuple[Topic, bool] | None:
@@ -206,16 +207,16 @@ class Topics:
 
         Its followers and subscriptions stay. None if it was deleted, or is a broadcast channel.
         """
-        done = await self._engine.write(Unit(topic.topic, (PUT.guard(**_TOPICS.values(topic)),)))
+        done = await self._engine.write(Unit(topic.topic, (PUT.guard(**TOPICS.values(topic)),)))
         if done is None:
             return None
-        stored = _TOPICS.read(done[0][0])
+        stored = TOPICS.read(done[0][0])
         return stored, stored.created_at == topic.created_at
 
     async def get(self, app_id: str, topic: str) -> Topic | None:
         """Return the topic, or None if it does not exist or was deleted."""
         rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)
-        return _TOPICS.read(rows[0]) if rows else None
+        return TOPICS.read(rows[0]) if rows else None
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
         """Delete a topic, then its messages and subscriptions; False if it does not exist.
@@ -242,7 +243,7 @@ class Topics:
             after=after or "",
             limit=limit + 1,
         )
-        items = tuple(map(_TOPICS.read, rows[:limit]))
+        items = tuple(map(TOPICS.read, rows[:limit]))
         return Page(items, items[-1].topic if len(rows) > limit else None)
 
     async def prune_deleted(self, before: int, limit: int) -> int:
@@ -387,7 +388,7 @@ class Broadcasts:
         rows = await self._engine.fetch(
             MISSED, app_id=app_id, topic=topic, cursor=cursor, now=now, limit=limit
         )
-        return tuple(map(MESSAGES.read, rows))
+        return tuple(map(_MESSAGES.read, rows))
 
     async def advance(self, device_id: str, topic: str, cursor: int) -> None:
         """Move a device's cursor forward; it never goes back."""
