@@ -327,7 +327,7 @@ class Node:
 
     async def _tick(self, _now: int) -> int:
         now = self._clock.monotonic()
-        for socket in self.endpoint.sockets:
+        for socket in list(self.endpoint.sockets):
             socket.tick(now)
         await self.endpoint.tick(now)
         return 0
@@ -365,7 +365,7 @@ class Node:
     async def stop(self) -> None:
         """Stop as SIGTERM does: finish what is under way."""
         self.is_ready = False
-        for socket in self.endpoint.sockets:
+        for socket in list(self.endpoint.sockets):
             socket.cut()
         await self.live.stop(STOP_S)
         self.pipeline.stop()

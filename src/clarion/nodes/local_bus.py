@@ -15,7 +15,6 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from clarion.nodes.bus import Receive, Replaced
 from clarion.nodes.receivers import Receivers
 
 _HEADER_BYTES = 4
@@ -173,6 +172,9 @@ class LocalBus:
         self._links: list[_Link] = []
         self._first_frame = asyncio.Event()
         self._receivers = Receivers()
+        self.subscribe = self._receivers.subscribe
+        self.on_gap = self._receivers.on_gap
+        self.on_replaced = self._receivers.on_replaced
         self._held: dict[str, int] = {}
         self._elsewhere: dict[str, tuple[int, _Link]] = {}
         self._asked = 0
@@ -182,15 +184,6 @@ class LocalBus:
         self._is_closed = False
 
     # The port.
-
-    def subscribe(self, subject: str, receive: Receive) -> None:
-        self._receivers.subscribe(subject, receive)
-
-    def on_gap(self, call: Callable[[], None]) -> None:
-        self._receivers.on_gap(call)
-
-    def on_replaced(self, call: Replaced) -> None:
-        self._receivers.on_replaced(call)
 
     def publish(self, subject: str, data: bytes) -> None:
         for link in self._links:

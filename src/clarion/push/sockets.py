@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
 from picows import WSUpgradeRequest
 
@@ -27,7 +28,7 @@ from clarion.push.session import (
     TimeOfDay,
 )
 from clarion.sockets.protocol import CloseCode
-from clarion.sockets.shell import OpenSockets, Socket
+from clarion.sockets.shell import Socket
 from clarion.telemetry.limited_log import LimitedLog
 
 
@@ -71,7 +72,7 @@ class DeviceEndpoint:
         self.clock = clock
         self.time_of_day = TimeOfDay()
         self.time_of_day.set(clock)
-        self.sockets = OpenSockets()
+        self.sockets: dict[Socket[Any], None] = {}
         self._registry = registry
         self._dispatch = dispatch
         self._connections = connections

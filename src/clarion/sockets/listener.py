@@ -79,7 +79,7 @@ class SocketListener:
         """Send the heart-beats that are due, and close connections that are past their limits."""
         for endpoint in self._endpoints.values():
             now = endpoint.clock.monotonic()
-            async for socket in self._pace.over(endpoint.sockets):
+            async for socket in self._pace.over(list(endpoint.sockets)):
                 socket.tick(now)
             await endpoint.tick(now)
 

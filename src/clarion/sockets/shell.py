@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
@@ -44,7 +44,8 @@ class Endpoint(Protocol[S_contra, E_contra]):
 
     path: bytes
     clock: Clock
-    sockets: OpenSockets
+    # Those that are open, authenticated or not, the oldest first.
+    sockets: dict[Socket[Any], None]
     # More frames than this between two heart-beats, and the socket is closed.
     frames_limit: int
 
@@ -65,29 +66,6 @@ class Endpoint(Protocol[S_contra, E_contra]):
 
     async def finish(self, grace_s: float) -> None:
         """Wait for background work as long as the grace lasts, then cancel it."""
-
-
-class OpenSockets:
-    """The open sockets of an endpoint, authenticated or not, the oldest first."""
-
-    def __init__(self) -> None:
-        self._open: dict[Socket[Any], None] = {}
-
-    def __len__(self) -> int:
-        """How many are open."""
-        return len(self._open)
-
-    def __iter__(self) -> Iterator[Socket[Any]]:
-        """Iterate over a copy: sockets may open and close meanwhile."""
-        return iter(list(self._open))
-
-    def add(self, socket: Socket[Any]) -> None:
-        """Add a socket."""
-        self._open[socket] = None
-
-    def discard(self, socket: Socket[Any]) -> None:
-        """Remove a socket, if it is there."""
-        self._open.pop(socket, None)
 
 
 class Socket(WSListener, Generic[E]):
@@ -124,7 +102,7 @@ class Socket(WSListener, Generic[E]):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
-        self._endpoint.sockets.add(self)
+        self._endpoint.sockets[self] = None
         loop = asyncio.get_running_loop()
         self._hello_timer = loop.call_later(HELLO_TIMEOUT_S, self._time_out_hello)
         self._endpoint.connected(self, transport.request)
@@ -164,7 +142,7 @@ class Socket(WSListener, Generic[E]):
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 - picows' signature
         self.session.is_closed = True
         self.on_authenticated = None
-        self._endpoint.sockets.discard(self)
+        self._endpoint.sockets.pop(self, None)
         self._release()
 
     def pause_writing(self) -> None:

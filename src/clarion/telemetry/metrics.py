@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from clarion import __version__
+from clarion.nodes.bus import BusCounts
 from clarion.pacing import WorkSlices
 from clarion.telemetry.gateway_metrics import CircuitMetrics, GatewayMetrics, watch_devices
 from clarion.telemetry.pipeline_metrics import ChannelMetrics, PipelineMetrics, watch_ledger
@@ -68,21 +69,6 @@ class SandboxCounts(Protocol):
 
     @property
     def waiting(self) -> int: ...
-
-
-class BusCounts(Protocol):
-    """What a bus has done since its start."""
-
-    messages_sent: int
-    messages_received: int
-    frames_sent: int
-    frames_received: int
-    bytes_sent: int
-    bytes_received: int
-    rebuilds: int
-
-    @property
-    def dropped(self) -> Mapping[Any, int]: ...
 
 
 class WatchedBus(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from clarion.nodes.bus_counts import DropReason
+from clarion.nodes.bus import DropReason
 from clarion.nodes.redis.breaker import RedisUnavailable, make_breaker
 from clarion.nodes.redis.bus import RedisBus, SubscriptionLost
 from clarion.nodes.redis.client import slot_of

@@ -19,7 +19,7 @@ import hiredis
 import msgspec
 
 from clarion.clock import Clock
-from clarion.nodes.bus_counts import BusCounts, DropReason
+from clarion.nodes.bus import BusCounts, DropReason
 from clarion.nodes.receivers import Receivers
 from clarion.nodes.redis.breaker import RedisBreaker
 from clarion.nodes.redis.client import FAILURES, slot_of

@@ -14,7 +14,7 @@ from typing import Any
 import hiredis
 
 from clarion.nodes.redis.address import Endpoint, RedisAddress
-from clarion.nodes.redis.link import Command, Link, Push, RedisRefused, open_link
+from clarion.nodes.redis.link import Command, Link, Push, RedisRefused, check, open_link
 from clarion.nodes.redis.scripts import SCRIPTS
 
 FAILURES = (OSError, TimeoutError, RedisRefused, hiredis.HiredisError)
@@ -107,7 +107,8 @@ class RedisClient:
             for link, positions in by_link.items()
         ]
         replies: list[Any] = [None] * len(commands)
-        for positions, answers in zip(by_link.values(), await _wait(sent), strict=True):
+        answered = [await sent[0]] if len(sent) == 1 else await _all(sent)
+        for positions, answers in zip(by_link.values(), answered, strict=True):
             for position, answer in zip(positions, answers, strict=True):
                 is_error = isinstance(answer, hiredis.ReplyError)
                 command = commands[position][1]
@@ -128,8 +129,7 @@ class RedisClient:
         if link is None:
             raise RedisRefused(str(error))
         _, reply = await link.send([("ASKING",), command])
-        if isinstance(reply, hiredis.ReplyError):
-            raise RedisRefused(str(reply))
+        check(reply)
         return reply
 
     async def _open(self, endpoint: Endpoint, links: dict[Endpoint, Link]) -> Link:
@@ -172,17 +172,6 @@ def slot_of(name: str) -> int:
     return binascii.crc_hqx(tag.encode(), 0) % _SLOTS
 
 
-async def _wait(sent: Sequence[asyncio.Future[list[Any]]]) -> list[list[Any]]:
-    """Wait for all that was sent, also if some of it fails; then raise the failure."""
-    if len(sent) == 1:
-        return [await sent[0]]
-    await asyncio.wait(sent)
-    for failure in [each.exception() for each in sent]:
-        if failure is not None:
-            raise failure
-    return [each.result() for each in sent]
-
-
 async def _all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
     """Wait for all of them, also if one fails; then raise the failure."""
     results = await asyncio.gather(*calls, return_exceptions=True)
@@ -195,9 +184,7 @@ async def _all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
 async def _load_scripts(links: Iterable[Link]) -> None:
     loads: list[Command] = [("SCRIPT", "LOAD", each.text) for each in SCRIPTS]
     for replies in await _all(link.send(loads) for link in links):
-        for reply in replies:
-            if isinstance(reply, hiredis.ReplyError):
-                raise RedisRefused(str(reply))
+        check(*replies)
 
 
 async def _check_usable(link: Link) -> None:
@@ -220,8 +207,7 @@ async def _read_ranges(link: Link) -> list[tuple[int, Endpoint]]:
     if link.hello[b"mode"] != b"cluster":
         return [(_SLOTS - 1, link.endpoint)]
     (reply,) = await link.send([("CLUSTER", "SLOTS")])
-    if isinstance(reply, hiredis.ReplyError):
-        raise RedisRefused(str(reply))
+    check(reply)
     ranges = []
     for _first, last, (host, port, *_), *_replicas in sorted(reply, key=lambda each: int(each[0])):
         name = host.decode() if host else link.endpoint.host

@@ -31,6 +31,13 @@ class RedisRefused(Exception):
     """Redis answered a command with an error."""
 
 
+def check(*replies: object) -> None:
+    """Raise `RedisRefused` if one of the replies is an error."""
+    for reply in replies:
+        if isinstance(reply, hiredis.ReplyError):
+            raise RedisRefused(str(reply))
+
+
 class Link(asyncio.Protocol):
     """A connection on which the answers come in the order of the commands.
 
@@ -160,8 +167,6 @@ async def _say_hello(link: Link, address: RedisAddress) -> dict[bytes, Any]:
     if address.number:
         commands.append(("SELECT", address.number))
     replies = await link.send(commands)
-    for reply in replies:
-        if isinstance(reply, hiredis.ReplyError):
-            raise RedisRefused(str(reply))
+    check(*replies)
     answer: dict[bytes, Any] = replies[0]
     return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from clarion.nodes.redis.client import slot_of
@@ -27,13 +27,6 @@ _AT_A_TIME = 500
 _SWEPT_AT_A_TIME = 1_000
 
 Step = tuple[int, Command]
-
-
-class Changed(NamedTuple):
-    """What became of a device that this node wants to hold: its former holder, '' if it lost."""
-
-    device_id: str
-    former: str
 
 
 class Presence:
@@ -99,11 +92,11 @@ class Presence:
         return self._slots[part], ("EVALSHA", digest, 1, self._keys[part], *values)
 
 
-def read_changes(answers: Iterable[Sequence[bytes]]) -> Iterator[Changed]:
-    """Read what `hold` answered."""
+def read_changes(answers: Iterable[Sequence[bytes]]) -> Iterator[tuple[str, str]]:
+    """Yield the devices of what `hold` answered, and their former holder; '' if this node lost."""
     for answer in answers:
         for device_id, former in zip(answer[::2], answer[1::2], strict=True):
-            yield Changed(device_id.decode(), former.decode())
+            yield device_id.decode(), former.decode()
 
 
 def read_holders(
