@@ -88,8 +88,8 @@ class Dispatch:
 
     async def _is_reachable(self, device_id: str) -> bool:
         """Return whether another node has the device's connection, or this one has it by now."""
-        is_elsewhere = await self.forwarding.is_elsewhere(device_id)
-        return is_elsewhere or self._connections.get(device_id) is not None
+        elsewhere = await self.forwarding.bus.find_held((device_id,))
+        return bool(elsewhere) or self._connections.get(device_id) is not None
 
     async def fail(self, device: Device, message_id: str) -> None:
         """Fail a message whose device was invalidated while it was stored."""

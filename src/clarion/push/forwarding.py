@@ -56,10 +56,6 @@ class Forwarding:
         """Have a cancelled message dropped where it waits to be sent."""
         self.bus.send_to_holder(WITHDRAWN, device_id, encode((device_id, message_id)))
 
-    async def is_elsewhere(self, device_id: str) -> bool:
-        """Return whether another node has the connection of a device."""
-        return device_id in await self.bus.find_held((device_id,))
-
     def _take_messages(self, several: Sequence[bytes]) -> None:
         now = self._clock.monotonic()
         for message in self.read(MESSAGE, several, decode_message):

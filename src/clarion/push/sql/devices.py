@@ -326,25 +326,17 @@ class Devices:
 
         Concurrent edits do not overwrite each other: `edit` may be called several times.
         """
+        of_device = {"id": device_id, "app_id": app_id}
         async with self._turns.take(app_id, device_id):
-            return await self._set_preferences(app_id, device_id, edit)
-
-    async def _set_preferences(
-        self,
-        app_id: str,
-        device_id: str,
-        edit: Callable[[DevicePreferences], DevicePreferences],
-    ) -> Device | None:
-        for _ in range(_ATTEMPTS):
-            device = await self.get(app_id, device_id)
-            if device is None:
-                return None
-            edited = replace(device, preferences=edit(device.preferences))
-            known, new = (DEVICES.values(each)["preferences"] for each in (device, edited))
-            step = SET_PREFERENCES.guard(id=device_id, app_id=app_id, known=known, preferences=new)
-            changed = await self._write(device_id, step, owner=app_id)
-            if changed is not None:
-                return changed
+            for _ in range(_ATTEMPTS):
+                device = await self.get(app_id, device_id)
+                if device is None:
+                    return None
+                edited = replace(device, preferences=edit(device.preferences))
+                known, new = (DEVICES.values(each)["preferences"] for each in (device, edited))
+                step = SET_PREFERENCES.guard(**of_device, known=known, preferences=new)
+                if changed := await self._write(device_id, step, owner=app_id):
+                    return changed
         raise Overloaded("Too many concurrent changes of this device. Try again.")
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:

@@ -54,18 +54,10 @@ class _Payload(msgspec.Struct):
     webpush: _Received
 
 
-class _StoredReceived(msgspec.Struct):
-    endpoint_id: str
-
-
-class _StoredPayload(msgspec.Struct):
-    webpush: _StoredReceived
-
-
 def read_endpoint_id(payload: bytes) -> str | None:
     """Return the endpoint that a stored message came by; None if it came in another way."""
     try:
-        return msgspec.json.decode(payload, type=_StoredPayload).webpush.endpoint_id
+        return msgspec.json.decode(payload, type=_Payload).webpush.endpoint_id
     except (msgspec.DecodeError, RecursionError):
         return None
 
