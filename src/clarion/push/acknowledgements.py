@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
-from clarion.pacing import Pace
+from clarion.pacing import Pace, cut
 from clarion.push.connections import Connection, TopicCursor
 from clarion.push.messages import Messages
 from clarion.push.model import Message, MessageStatus
@@ -97,10 +97,10 @@ class Acknowledgements:
         moved, self._moved = self._moved, {}
         delivered, self._delivered = self._delivered, {}
         rows = [(*key, cursor.acknowledged) for cursor, key in moved.items() if cursor.advance()]
-        for part in _cut(rows):
+        for part in cut(rows, ROWS_LIMIT):
             await _repeat(self._broadcasts.advance_many, part)
         direct = [each for some in delivered.values() for each in some if each.topic is None]
-        for some in _cut(direct):
+        for some in cut(direct, ROWS_LIMIT):
             await _repeat(self._acknowledge, some)
         async for connection, messages in self._pace.over(delivered.items()):
             self._settle(connection, messages)
@@ -143,8 +143,3 @@ async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequenc
         except ServiceError as error:
             get_logger().warning("acknowledgements_wait", code=error.code, count=len(part))
             await asyncio.sleep(RETRY_S)
-
-
-def _cut(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut rows into parts that are written without delaying others."""
-    return (rows[start : start + ROWS_LIMIT] for start in range(0, len(rows), ROWS_LIMIT))

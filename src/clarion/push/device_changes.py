@@ -10,12 +10,12 @@ device has a newer one on another node; the others write that every two seconds 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from clarion.errors import ServiceError
 from clarion.nodes.bus import Bus
 from clarion.nodes.watch import Watch
+from clarion.pacing import cut
 from clarion.push.model import Device
 from clarion.push.registry import Registry
 from clarion.telemetry.logs import get_logger
@@ -65,7 +65,7 @@ class DeviceChanges:
                 while not await self._check(app_id, chunk):  # noqa: ASYNC110 - the store is asked
                     await asyncio.sleep(_RETRY_S)
 
-    async def _check(self, app_id: str, devices: list[Device]) -> bool:
+    async def _check(self, app_id: str, devices: Sequence[Device]) -> bool:
         try:
             await self._registry.check(app_id, devices, self._find_deleted_apps)
         except ServiceError as error:
@@ -74,14 +74,9 @@ class DeviceChanges:
         return True
 
 
-def _cut(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
+def _cut(devices: Iterable[Device]) -> list[tuple[str, Sequence[Device]]]:
     """Return the devices by app, some at a time."""
     by_app: dict[str, list[Device]] = {}
     for device in devices:
         by_app.setdefault(device.app_id, []).append(device)
-    chunks = []
-    for app_id, several in by_app.items():
-        waiting = iter(several)
-        while chunk := list(islice(waiting, CHUNK)):
-            chunks.append((app_id, chunk))
-    return chunks
+    return [(app_id, chunk) for app_id, some in by_app.items() for chunk in cut(some, CHUNK)]

@@ -123,7 +123,9 @@ class DeviceCircuits:
         circuit.failures.append(now + ending.counts_ms)
         if len(circuit.failures) < self._least and not circuit.is_half_open(now):
             return 0
-        return _open(circuit, now)
+        for_ms = random.randint(*OPEN_MS)  # noqa: S311 - jitter
+        circuit.open_until, circuit.failures = now + for_ms, []
+        return for_ms
 
     def _note_probe(self, device_id: str, now: int) -> None:
         """Close a half-open circuit: a connection ended as it should."""
@@ -158,9 +160,3 @@ class DeviceCircuits:
         for device_id in due:
             del self._put_off[device_id]
         return due
-
-
-def _open(circuit: _Circuit, now: int) -> int:
-    for_ms = random.randint(*OPEN_MS)  # noqa: S311 - jitter
-    circuit.open_until, circuit.failures = now + for_ms, []
-    return for_ms

@@ -182,7 +182,7 @@ class Dispatch:
     ) -> None:
         """Add a device's connection, and start to send what the device missed."""
         session = connection.session
-        session.recognise(device)
+        session.device = device
         # Newer than every connection that was written, also if the clock was set back since.
         session.connected_at = max(self._clock.now(), (device.connected_at or 0) + 1)
         self._connections.add(device.id, connection)

@@ -15,7 +15,7 @@ import msgspec
 
 from clarion.clock import Clock
 from clarion.push import frames
-from clarion.push.frames import Ack, Frame, Hello, State, message_encoder
+from clarion.push.frames import Ack, Frame, Hello, State, encode_once
 from clarion.push.model import Device, Message, PushPriority
 from clarion.push.topic_batch import TopicBatch
 from clarion.sockets.protocol import (
@@ -39,7 +39,7 @@ LOW_WATER = 32
 
 
 class Authorise(msgspec.Struct, frozen=True, gc=False):
-    """Authenticate the device; then call `recognise` and `welcome`, or `refuse`."""
+    """Authenticate the device; then set `device` and call `welcome`, or `refuse`."""
 
     hello: Hello
 
@@ -77,17 +77,17 @@ Effect = SendFrame | Close | DeviceRequest
 
 
 @dataclass(slots=True)
-class TimeOfDay:
-    """What a reading of the monotonic clock lacks of the time of day, at which messages expire.
+class ClockOffset:
+    """The time of day, at which messages expire, less the reading of the monotonic clock.
 
     All sessions share it, and it is read every few seconds: the clock may be set.
     """
 
-    offset: int = 0
+    ms: int = 0
 
     def set(self, clock: Clock) -> None:
         """Read both clocks."""
-        self.offset = clock.now() - clock.monotonic()
+        self.ms = clock.now() - clock.monotonic()
 
 
 class DeviceSession(Session[Frame, DeviceRequest]):
@@ -96,6 +96,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     __slots__ = (
         "_acking",
         "_backlog_least",
+        "_clock_offset",
         "_has_deferred",
         "_has_news",
         "_in_flight",
@@ -103,7 +104,6 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_is_draining",
         "_is_refilling",
         "_mailbox",
-        "_time_of_day",
         "connected_at",
         "device",
         "is_enabled",
@@ -112,9 +112,10 @@ class DeviceSession(Session[Frame, DeviceRequest]):
 
     _decoder = frames.decoder
 
-    def __init__(self, now: int, time_of_day: TimeOfDay | None = None) -> None:
+    def __init__(self, now: int, clock_offset: ClockOffset | None = None) -> None:
         super().__init__(now)
-        self._time_of_day = time_of_day or TimeOfDay()
+        self._clock_offset = clock_offset or ClockOffset()
+        # Set when it has authenticated; `welcome` follows when its topics are read.
         self.device: Device | None = None
         # The time of day, for the metrics: what was accepted before waited for the connection.
         self.connected_at = 0
@@ -203,10 +204,6 @@ class DeviceSession(Session[Frame, DeviceRequest]):
 
     # From the endpoint and dispatch.
 
-    def recognise(self, device: Device) -> None:
-        """Set the device that has authenticated; `welcome` follows when its topics are read."""
-        self.device = device
-
     def welcome(self, pending: int, *, has_missed: bool = True) -> list[Effect]:
         """Answer the hello, and begin to send what is stored.
 
@@ -249,7 +246,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         is_able = self.is_ready and self.is_enabled and not (self.is_closed or self.is_paused)
         if not is_able or self._is_draining or self._is_behind or self._mailbox:
             return None
-        if batch.least < self.least or batch.expires_at <= now + self._time_of_day.offset:
+        if batch.least < self.least or batch.expires_at <= now + self._clock_offset.ms:
             return None
         sent = self._in_flight
         if not sent:
@@ -425,13 +422,13 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         waiting: list[Message] = []
         while self._mailbox and len(self._in_flight) < IN_FLIGHT_LIMIT:
             message = heapq.heappop(self._mailbox)[-1]
-            if message.expires_at <= now + self._time_of_day.offset:
+            if message.expires_at <= now + self._clock_offset.ms:
                 effects.append(Dropped((message,)))
             elif message.id in self._in_flight:
                 waiting.append(message)
             else:
                 self._in_flight[message.id] = (message, now)
-                effects.append(SendFrame(message_encoder.encode(message)))
+                effects.append(SendFrame(encode_once(message)))
         for message in waiting:
             self._put(message)
         return effects

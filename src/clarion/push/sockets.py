@@ -21,11 +21,11 @@ from clarion.push.registry import Registry
 from clarion.push.session import (
     Acknowledged,
     Authorise,
+    ClockOffset,
     DeviceRequest,
     DeviceSession,
     Dropped,
     Refill,
-    TimeOfDay,
 )
 from clarion.sockets.protocol import CloseCode
 from clarion.sockets.shell import Socket
@@ -45,7 +45,7 @@ class DeviceSocket(Socket[DeviceRequest]):
 
     def __init__(self, endpoint: DeviceEndpoint) -> None:
         now = endpoint.clock.monotonic()
-        super().__init__(endpoint, DeviceSession(now, endpoint.time_of_day))
+        super().__init__(endpoint, DeviceSession(now, endpoint.clock_offset))
         self.topics: dict[str, TopicCursor] | None = None
         self.origin: str | None = None
         self.admitted_at: int | None = None
@@ -70,8 +70,8 @@ class DeviceEndpoint:
         origins: Origins | None = None,
     ) -> None:
         self.clock = clock
-        self.time_of_day = TimeOfDay()
-        self.time_of_day.set(clock)
+        self.clock_offset = ClockOffset()
+        self.clock_offset.set(clock)
         self.sockets: dict[Socket[Any], None] = {}
         self._registry = registry
         self._dispatch = dispatch
@@ -133,7 +133,7 @@ class DeviceEndpoint:
 
     async def tick(self, now: int) -> None:
         """Open the window for low priorities, once each period, and tell of what was put off."""
-        self.time_of_day.set(self.clock)
+        self.clock_offset.set(self.clock)
         self._circuits.forget_old(now)
         for device_id in self._circuits.take_put_off(now):
             self._dispatch.forwarding.announce_waiting(device_id)

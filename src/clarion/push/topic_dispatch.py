@@ -15,7 +15,7 @@ import msgspec
 from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pacing import Pace
+from clarion.pacing import Pace, cut
 from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
 from clarion.push.forwarding import Forwarding, decode_message, decode_pair, encode
 from clarion.push.model import Device, Message, PushPriority, StoragePolicy, SubscriptionState
@@ -286,8 +286,7 @@ class TopicDispatch:
         """
         last: dict[tuple[str, str], int] = {}
         for app_id, topics in self._connections.list_topics().items():
-            for start in range(0, len(topics), TOPICS_AT_ONCE):
-                some = topics[start : start + TOPICS_AT_ONCE]
+            for some in cut(topics, TOPICS_AT_ONCE):
                 found = await self._broadcasts.find_last_sequences(app_id, some)
                 last |= {(app_id, topic): sequence for topic, sequence in found.items()}
         for (app_id, topic), sequence in last.items():

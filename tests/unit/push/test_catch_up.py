@@ -159,7 +159,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(nodes: Nodes) -> None
 def make_phone(app_id: str, topics: int = 0) -> Phone:
     phone = Phone.__new__(Phone)
     phone.session = DeviceSession(NOW)
-    phone.session.recognise(make_device(app_id))
+    phone.session.device = make_device(app_id)
     phone.topics = {f"{number}": TopicCursor(0, 0) for number in range(topics)} or None
     return phone
 

@@ -32,7 +32,7 @@ class Phone:
 
     def __init__(self, device: Device) -> None:
         self.session = DeviceSession(NOW)
-        self.session.recognise(device)
+        self.session.device = device
         self.session.connected_at = NOW
         self.closed: CloseCode | None = None
         self.reason = ""

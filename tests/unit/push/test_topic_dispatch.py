@@ -407,7 +407,7 @@ def connect_many(gateway: Gateway, count: int) -> list[Screen]:
     screens = [Screen(gateway) for _ in range(count)]
     for screen in screens:
         device = make_device()
-        screen.session.recognise(device)
+        screen.session.device = device
         screen.session.welcome(0)
         screen.session.refill([], gateway.clock.now(), is_all=True)
         screen.sent.clear()

@@ -37,6 +37,7 @@ from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
 from clarion.nodes.redis.outbox import Outbox
 from clarion.nodes.redis.presence import PARTS, Presence, read_changes, read_holders
 from clarion.nodes.redis.scripts import EXPIRES_S
+from clarion.pacing import cut
 from clarion.telemetry.logs import get_logger
 
 # A node says something to itself so often, and is deaf if it has not heard it by the next time.
@@ -555,9 +556,7 @@ class RedisBus:
         expired = self._second - self._presence.written_at > EXPIRES_S
         self._presence.written_at = self._second
         await self._client.run(self._presence.mark(self._second))
-        devices = list(self._held)
-        for start in range(0, len(devices), _AT_A_TIME):
-            some = devices[start : start + _AT_A_TIME]
+        for some in cut(list(self._held), _AT_A_TIME):
             held = {each: self._held[each] for each in some if each in self._held}
             answers = await self._client.run(list(self._presence.hold(held.items(), self._second)))
             self._apply_changes(held, answers)

@@ -19,6 +19,7 @@ from clarion.nodes.redis.scripts import (
     SINCE_DIGITS,
     SWEEP,
 )
+from clarion.pacing import cut
 
 # Hashes, so that a Cluster shares the load; also the channels that all nodes hear.
 PARTS = 16
@@ -50,19 +51,19 @@ class Presence:
             parts[_part_of(device_id)] += (device_id, f"{since:0{SINCE_DIGITS}}")
         beat = f"{second:0{BEAT_DIGITS}}"
         for part, pairs in parts.items():
-            for some in _cut(pairs, 2 * _AT_A_TIME):
+            for some in cut(pairs, 2 * _AT_A_TIME):
                 yield self._hold(part, beat, some)
 
     def release(self, device_ids: Iterable[str], holder: str = "") -> Iterator[Step]:
         """Yield what removes devices that this node holds, or another holder that is gone."""
         for part, some in _group(device_ids).items():
-            for each in _cut(some, _AT_A_TIME):
+            for each in cut(some, _AT_A_TIME):
                 yield self._run(RELEASE.digest, part, holder or self._node, *each)
 
     def find(self, device_ids: Collection[str]) -> Iterator[tuple[Sequence[str], Step]]:
         """Yield what reads who holds devices, with the devices that it reads."""
         for part, some in _group(device_ids).items():
-            for each in _cut(some, _AT_A_TIME):
+            for each in cut(some, _AT_A_TIME):
                 yield each, (self._slots[part], ("HMGET", self._keys[part], *each))
 
     def mark(self, second: int) -> list[Step]:
@@ -121,8 +122,3 @@ def _group(device_ids: Iterable[str]) -> dict[int, list[str]]:
     for device_id in device_ids:
         parts[_part_of(device_id)].append(device_id)
     return parts
-
-
-def _cut(items: Sequence[str], count: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(items), count):
-        yield items[start : start + count]

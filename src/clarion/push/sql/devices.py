@@ -10,6 +10,7 @@ from clarion.errors import Overloaded
 from clarion.history.sql import endings
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pacing import cut
 from clarion.pages import READ_FOR_PAGE, Page, fill_page
 from clarion.people.sql import is_inactive
 from clarion.push.model import (
@@ -440,8 +441,7 @@ class Devices:
             TOUCH.bind(now=now, connected_at=moment, id=device_id)
             for device_id, moment in sorted(connected_at.items())
         ]
-        for start in range(0, len(rows), TOUCH_LIMIT):
-            chunk = rows[start : start + TOUCH_LIMIT]
+        for chunk in cut(rows, TOUCH_LIMIT):
             await self._engine.write(Unit("", (TOUCH.many(chunk),)))
 
     async def invalidate(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from clarion.history.sql import endings
+from clarion.pacing import cut
 from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
 from clarion.push.sql.expressions import WAITS
@@ -226,13 +227,10 @@ class SqlMessages:
     async def acknowledge(
         self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()
     ) -> None:
-        ordered = sorted(pairs)  # in key order, as every batch is written
-        units = []
-        for start in range(0, len(ordered), ACKNOWLEDGED_AT_ONCE):
-            chunk = ordered[start : start + ACKNOWLEDGED_AT_ONCE]
-            units.append(Unit(chunk[0][0], (_acknowledge(chunk, now),)))
-        for start in range(0, len(notifying), ACKNOWLEDGED_AT_ONCE):
-            some = notifying[start : start + ACKNOWLEDGED_AT_ONCE]
+        # In key order, as every batch is written.
+        chunks = cut(sorted(pairs), ACKNOWLEDGED_AT_ONCE)
+        units = [Unit(chunk[0][0], (_acknowledge(chunk, now),)) for chunk in chunks]
+        for some in cut(notifying, ACKNOWLEDGED_AT_ONCE):
             step = _acknowledge(sorted((each.device_id, each.id) for each in some), now)
             units.append(Unit(some[0].device_id, (step, *endings.confirm(some, now))))
         await asyncio.gather(*map(self._engine.write, units))
