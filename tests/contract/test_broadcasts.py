@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.push.model import Message, PushPriority, StoragePolicy, Subscription
+from clarion.push.model import Message, PushPriority, StoragePolicy, TopicSubscription
 from clarion.push.sql.topics import Broadcasts, Topics
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_broadcast, make_once, make_topic, new_app_id
@@ -290,7 +290,7 @@ async def test_subscribing_again_changes_nothing(broadcasts: Broadcasts) -> None
     await broadcasts.subscribe("app", "device", "news", NOW)
     await published(broadcasts, make_broadcast())
     assert await broadcasts.subscribe("app", "device", "news", NOW) == 0
-    assert await broadcasts.subscriptions("device") == (Subscription(topic="news", cursor=0),)
+    assert await broadcasts.subscriptions("device") == (TopicSubscription(topic="news", cursor=0),)
 
 
 async def test_a_new_subscription_starts_after_the_last_message_again(

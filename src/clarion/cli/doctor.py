@@ -268,7 +268,7 @@ async def _redis(settings: Settings) -> Finding:
     try:
         about, exposed = await connect_once(address), await find_exposed(address)
     except FAILURES as error:
-        hosts = ", ".join(f"{each.host}:{each.port}" for each in address.endpoints)
+        hosts = ", ".join(f"{each.host}:{each.port}" for each in address.servers)
         return "fault", f"{hosts} cannot be used: {str(error) or type(error).__name__}"
     detail = f"{about.product} {about.version}"
     if about.primaries:

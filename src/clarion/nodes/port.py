@@ -51,6 +51,19 @@ class Limits(Protocol):
         """
 
 
+class NodeLimits(Protocol):
+    """Counts uses on this node alone. Not async, because every push counts twice."""
+
+    def count(self, key: str, *, window_s: int, now: int) -> int:
+        """Count one use, and return the number of uses in this window of time."""
+
+    def read(self, key: str, *, window_s: int, now: int) -> int:
+        """Return the number of uses in this window of time."""
+
+    def find_reset_s(self, *, window_s: int, now: int) -> int:
+        """Return in how many seconds this window ends."""
+
+
 class Dependency(Protocol):
     """A service that Clarion needs: the database, Redis."""
 

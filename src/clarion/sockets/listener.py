@@ -15,7 +15,7 @@ from clarion.settings.types import Address
 from clarion.sockets.acceptor import Acceptor
 from clarion.sockets.limited_protocol import Listening, PicowsLog
 from clarion.sockets.newcomers import UNAUTHENTICATED_LIMIT, Newcomers
-from clarion.sockets.shell import Endpoint, Socket
+from clarion.sockets.shell import Socket, SocketEndpoint
 from clarion.telemetry.limited_log import LimitedLog
 
 # From the beginning of a connection, over TLS or not, to its upgrade to WebSocket.
@@ -36,7 +36,7 @@ class SocketListener:
 
     def __init__(
         self,
-        *endpoints: Endpoint[Any, Any],
+        *endpoints: SocketEndpoint[Any, Any],
         per_address: int = UNAUTHENTICATED_LIMIT,
         total: int | None = None,
         upgrade_limit_s: float = UPGRADE_LIMIT_S,

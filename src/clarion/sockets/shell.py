@@ -39,7 +39,7 @@ _CLOSE_CODES = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5
 _REASON_LIMIT_BYTES = 123
 
 
-class Endpoint(Protocol[S_contra, E_contra]):
+class SocketEndpoint(Protocol[S_contra, E_contra]):
     """What is served at one path: makes its sockets and does what only they need."""
 
     path: bytes
@@ -84,7 +84,7 @@ class Socket(WSListener, Generic[E]):
         "unread",
     )
 
-    def __init__(self, endpoint: Endpoint[Any, E], session: Session[Any, E]) -> None:
+    def __init__(self, endpoint: SocketEndpoint[Any, E], session: Session[Any, E]) -> None:
         self.session = session
         self._endpoint = endpoint
         self._transport: WSTransport | None = None

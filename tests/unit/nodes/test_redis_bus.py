@@ -16,7 +16,7 @@ from clarion.nodes.redis.client import slot_of
 from clarion.nodes.redis.frames import Note, pack_for_all, pack_for_node
 from clarion.nodes.redis.link import Command
 from clarion.nodes.redis.outbox import Outbox
-from clarion.nodes.redis.presence import Presence
+from clarion.nodes.redis.presence import DevicePresence
 from tests.contract.buses import joined_redis
 from tests.contract.proxy import Proxy
 from tests.contract.test_bus import Received, until, until_held
@@ -67,7 +67,7 @@ async def list_fields(bus: RedisBus) -> set[bytes]:
 
 async def leave_behind(bus: RedisBus, device_id: str, clock: FixedClock) -> None:
     """Write what a node that was killed has written."""
-    dead = Presence(bus._client.namespace, "killed.0")
+    dead = DevicePresence(bus._client.namespace, "killed.0")
     await bus._client.run(list(dead.hold([(device_id, 1)], clock.now() // SECOND)))
 
 

@@ -57,7 +57,7 @@ class EchoSocket(Socket[Echo]):
 
 
 class EchoEndpoint:
-    """The `Endpoint` protocol; records what it is asked for."""
+    """The `SocketEndpoint` protocol; records what it is asked for."""
 
     frames_limit = 3
 

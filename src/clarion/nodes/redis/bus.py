@@ -32,10 +32,10 @@ from clarion.nodes.redis.frames import (
     pack_for_all,
     pack_for_node,
 )
-from clarion.nodes.redis.link import TIMEOUT_S, Command, Link, RedisRefused
+from clarion.nodes.redis.link import TIMEOUT_S, Command, RedisLink, RedisRefused
 from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
 from clarion.nodes.redis.outbox import Outbox
-from clarion.nodes.redis.presence import PARTS, Presence, read_changes, read_holders
+from clarion.nodes.redis.presence import PARTS, DevicePresence, read_changes, read_holders
 from clarion.nodes.redis.scripts import EXPIRES_S
 from clarion.pacing import cut
 from clarion.telemetry.logs import get_logger
@@ -93,7 +93,7 @@ class RedisBus:
         self.on_replaced = self._receivers.on_replaced
         namespace = self._client.namespace
         self._name_channels(namespace)
-        self._presence = Presence(namespace, self.node)
+        self._presence = DevicePresence(namespace, self.node)
         self._members = Members(namespace, self.node, node_id, silent_s=silent_s, gone_s=gone_s)
         # Returns the names of the nodes that the store knows, by their ids.
         self.list_living: Callable[[], Mapping[str, str]] = dict
@@ -361,8 +361,8 @@ class RedisBus:
             if holder and not holder.startswith(own):
                 by_holder[holder].append(note)
         replaced, self._replaced = self._replaced, defaultdict(dict)
-        commands: dict[Link, list[Command]] = defaultdict(list)
-        plans: dict[Link, list[tuple[str, Sequence[str]]]] = defaultdict(list)
+        commands: dict[RedisLink, list[Command]] = defaultdict(list)
+        plans: dict[RedisLink, list[tuple[str, Sequence[str]]]] = defaultdict(list)
         for holder in {**by_holder, **replaced}:
             channel = self._node_channel.format(holder.partition("/")[0])
             link = self._client.find_link(slot_of(channel))
@@ -489,7 +489,7 @@ class RedisBus:
         self._wake.set()
         self._receivers.miss()
 
-    def _choose_probes(self) -> dict[Link, str]:
+    def _choose_probes(self) -> dict[RedisLink, str]:
         """Return a channel for each server."""
         return {
             self._client.find_link(slot): channel for slot, channel in self._probe_channels.items()

@@ -10,7 +10,7 @@ from typing import Any
 
 import hiredis
 
-from clarion.nodes.redis.address import Endpoint, RedisAddress
+from clarion.nodes.redis.address import RedisAddress, ServerAddress
 
 # How long an answer may take.
 TIMEOUT_S = 0.5
@@ -38,15 +38,17 @@ def check(*replies: object) -> None:
             raise RedisRefused(str(reply))
 
 
-class Link(asyncio.Protocol):
+class RedisLink(asyncio.Protocol):
     """A connection on which the answers come in the order of the commands.
 
     It is lost as soon as an answer is late: no command waits behind one that hangs. Then all that
     wait fail, and `on_lost` is called, once.
     """
 
-    def __init__(self, endpoint: Endpoint, on_push: Push, on_lost: Callable[[Link], None]) -> None:
-        self.endpoint = endpoint
+    def __init__(
+        self, server: ServerAddress, on_push: Push, on_lost: Callable[[RedisLink], None]
+    ) -> None:
+        self.server = server
         self.error: BaseException | None = None
         self.hello: dict[bytes, Any] = {}
         self._on_push = on_push
@@ -141,16 +143,19 @@ class Link(asyncio.Protocol):
 
 
 async def open_link(
-    address: RedisAddress, endpoint: Endpoint, on_push: Push, on_lost: Callable[[Link], None]
-) -> Link:
+    address: RedisAddress,
+    server: ServerAddress,
+    on_push: Push,
+    on_lost: Callable[[RedisLink], None],
+) -> RedisLink:
     """Connect and say who we are; `OSError`, `TimeoutError` or `RedisRefused` if that fails."""
-    link, loop = Link(endpoint, on_push, on_lost), asyncio.get_running_loop()
+    link, loop = RedisLink(server, on_push, on_lost), asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            if endpoint.port:
-                await loop.create_connection(lambda: link, *endpoint, ssl=address.tls)
+            if server.port:
+                await loop.create_connection(lambda: link, *server, ssl=address.tls)
             else:
-                await loop.create_unix_connection(lambda: link, endpoint.host)
+                await loop.create_unix_connection(lambda: link, server.host)
             link.hello = await _say_hello(link, address)
     except BaseException:
         with contextlib.suppress(Exception):
@@ -159,7 +164,7 @@ async def open_link(
     return link
 
 
-async def _say_hello(link: Link, address: RedisAddress) -> dict[bytes, Any]:
+async def _say_hello(link: RedisLink, address: RedisAddress) -> dict[bytes, Any]:
     hello: Command = ("HELLO", 3)
     if address.password:
         hello = (*hello, "AUTH", address.username, address.password)

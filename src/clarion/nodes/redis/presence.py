@@ -30,7 +30,7 @@ _SWEPT_AT_A_TIME = 1_000
 Step = tuple[int, Command]
 
 
-class Presence:
+class DevicePresence:
     """The commands of one node."""
 
     def __init__(self, namespace: str, node: str) -> None:

@@ -255,7 +255,7 @@ class SubscriptionState(NamedTuple):
     last_sequence: int
 
 
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+class TopicSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A device is subscribed to a topic, and has acknowledged its messages up to the cursor."""
 
     topic: str

@@ -9,7 +9,7 @@ from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
-from clarion.push.model import Message, StoragePolicy, Subscription, SubscriptionState, Topic
+from clarion.push.model import Message, StoragePolicy, SubscriptionState, Topic, TopicSubscription
 from clarion.push.tables import TOPICS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
@@ -21,7 +21,7 @@ SUBSCRIPTIONS_LIMIT = 1000
 # Messages or subscriptions of a deleted topic, in one commit.
 DELETED_AT_ONCE = 500
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
-_SUBSCRIPTIONS = Record(Subscription)
+_SUBSCRIPTIONS = Record(TopicSubscription)
 _MESSAGES = Record(Message)
 # The topic remembers the highest number even after its messages are gone, so none is used twice.
 _HIGHEST = f"""(SELECT MAX(sequence) FROM (
@@ -309,15 +309,15 @@ class Broadcasts:
         step = UNSUBSCRIBE.guard(device_id=device_id, topic=topic)
         return await self._engine.write(Unit(topic, (step,))) is not None
 
-    async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
+    async def subscriptions(self, device_id: str) -> tuple[TopicSubscription, ...]:
         """Return the subscriptions of a device, at most 1,000."""
         return tuple(await self._subscriptions.find(device_id) or ())
 
     async def _read_subscriptions(
         self, device_ids: Sequence[str]
-    ) -> Mapping[str, list[Subscription]]:
+    ) -> Mapping[str, list[TopicSubscription]]:
         rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, ids=keys_of(device_ids))
-        found: dict[str, list[Subscription]] = {}
+        found: dict[str, list[TopicSubscription]] = {}
         for device_id, *row in sorted(rows):
             found.setdefault(device_id, []).append(_SUBSCRIPTIONS.read(tuple(row)))
         return found

@@ -13,7 +13,7 @@ from clarion.errors import (
     TooManyRequests,
     Unauthenticated,
 )
-from clarion.push.apns.intake import Counts
+from clarion.nodes.port import NodeLimits
 from clarion.push.dispatch import Dispatch
 from clarion.push.messages import History
 from clarion.push.webpush.model import EndpointOfDevice, PushEndpoint
@@ -34,7 +34,7 @@ class WebPushIntake:
     dispatch: Dispatch
     history: History
     signatures: VapidSignatures
-    limits: Counts
+    limits: NodeLimits
     clock: Clock
     per_minute: int
 

@@ -23,7 +23,7 @@ from clarion.errors import (
 from clarion.http.asgi import FastRoute, Request, Response, respond_json
 from clarion.http.strangers import Peers
 from clarion.http.visitors import read_visitor
-from clarion.push.apns.intake import Counts
+from clarion.nodes.port import NodeLimits
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.request import BODY_LIMIT_BYTES
@@ -71,7 +71,7 @@ class MatrixGateway:
         endpoints: EndpointRegistry,
         intake: WebPushIntake,
         *,
-        limits: Counts,
+        limits: NodeLimits,
         clock: Clock,
         peers: Peers,
     ) -> None:
