@@ -1,6 +1,6 @@
 """The port of the bus: messages between the nodes on one database, and which node holds a device.
 
-Nothing on the bus is durable or acknowledged. What a message says is in the store before it is
+Nothing on the bus is durable or acknowledged. A change is in the store before its message is
 published, so a node that missed it finds it there. A node is notified when it may have missed one.
 """
 

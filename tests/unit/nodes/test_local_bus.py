@@ -111,16 +111,16 @@ async def test_what_a_process_does_not_read_is_dropped_and_it_is_told_so() -> No
     bus.hold("meanwhile", 2)
     bus.release("before")
     await asyncio.sleep(0)
-    said, frame = 0, await silent.read_frame()
+    received, frame = 0, await silent.read_frame()
     assert frame.is_all
     while not frame.has_missed:
         frame = await silent.read_frame()
-        said += sum(map(len, frame.said.get("much", [])))
-    assert OUTBOX_BYTES <= said <= OUTBOX_BYTES + 2 * MIB
+        received += sum(map(len, frame.messages.get("much", [])))
+    assert OUTBOX_BYTES <= received <= OUTBOX_BYTES + 2 * MIB
     assert frame.is_all
     assert frame.held == {"meanwhile": 2}
     bus.publish("again", b"x")
-    while "again" not in frame.said:
+    while "again" not in frame.messages:
         frame = await silent.read_frame()
     silent.ours.close()
     await bus.close()
@@ -160,7 +160,7 @@ async def test_what_is_no_frame_ends_the_socket() -> None:
 
 
 async def test_an_answer_covers_what_was_said_in_its_turn() -> None:
-    """Also if so much was said that several frames went out."""
+    """Also if the messages of a turn need several frames."""
     one, two = LocalBus(1), LocalBus(2)
     async with joined(one, two):
         settling = asyncio.ensure_future(one.settle())

@@ -216,13 +216,13 @@ def test_a_frame_is_full_at_64_kib() -> None:
 
 def test_an_outbox_that_is_full_takes_nothing_until_something_was_taken() -> None:
     outbox = Outbox(bytes_limit=10 * KIB)
-    assert sum(outbox.say("all", bytes(KIB)) for _ in range(20)) == 9
-    assert not outbox.note(Note("push", "d", bytes(KIB)))
-    assert len(outbox.take_said()) == 9
-    assert outbox.note(Note("push", "d", bytes(KIB)))
+    assert sum(outbox.add("all", bytes(KIB)) for _ in range(20)) == 9
+    assert not outbox.add_note(Note("push", "d", bytes(KIB)))
+    assert len(outbox.take()) == 9
+    assert outbox.add_note(Note("push", "d", bytes(KIB)))
     assert len(outbox.take_notes()) == 1
     assert not outbox
-    assert sum(outbox.note(Note("push", "d", bytes(KIB))) for _ in range(20)) == 9
+    assert sum(outbox.add_note(Note("push", "d", bytes(KIB))) for _ in range(20)) == 9
     assert outbox.clear() == 9
 
 

@@ -1,4 +1,4 @@
-"""The servers of Redis or Valkey: which of them answers for a key, and a connection to each."""
+"""The servers of Redis or Valkey: a connection to each, and which one has a key."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class About:
 class RedisClient:
     """Connections to all servers that take writes: one, or the primaries of a Cluster.
 
-    It connects when it is told to, and never by itself. If a single connection is lost, or a slot
-    has moved, all are to be made again: `on_lost` is called.
+    It connects only when `connect` is called. If one connection is lost, or a slot has moved, all
+    have to be opened again: `on_lost` is called.
     """
 
     def __init__(self, address: RedisAddress, installation_id: str = "") -> None:
@@ -60,7 +60,7 @@ class RedisClient:
         return bool(self._owners)
 
     async def connect(self) -> None:
-        """Connect to all servers anew; if one of them fails, the failure of it is raised."""
+        """Connect to all servers again; raise the error if one of them fails."""
         known = [*self._links, *self.address.servers]
         self.close()
         links: dict[ServerAddress, RedisLink] = {}
@@ -122,7 +122,7 @@ class RedisClient:
         await _all(link.send([("PING",)]) for link in self.links)
 
     async def _follow(self, command: Command, error: hiredis.ReplyError) -> Any:
-        """Run a command where its key is already, while its slot is on the way; else raise."""
+        """Run a command on the server its key has moved to, while its slot moves; else raise."""
         kind, _, rest = str(error).partition(" ")
         host, _, port = rest.rpartition(" ")[2].rpartition(":")
         link = self._links.get(ServerAddress(host, int(port))) if kind == "ASK" else None
@@ -142,7 +142,7 @@ class RedisClient:
     async def _find_first(
         self, known: Iterable[ServerAddress], links: dict[ServerAddress, RedisLink]
     ) -> RedisLink:
-        """Ask all servers that are known at once; return the first that can be worked with."""
+        """Connect to all known servers at once; return the first that is usable."""
         opened = await asyncio.gather(
             *(self._open(each, links) for each in known), return_exceptions=True
         )
@@ -163,13 +163,13 @@ class RedisClient:
         self.on_push(channel, data)
 
     def _lose(self, link: RedisLink) -> None:
-        # One that was opened and is not used yet is not missed.
+        # One that was opened and is not used yet does not matter.
         if self._links.get(link.server) is link and link.error is not None:
             self.on_lost(link.error)
 
 
 def slot_of(name: str) -> int:
-    """Return the slot of a key or channel: of what is between braces, if something is."""
+    """Return the slot of a key or channel: of the part between braces, if there is one."""
     start = name.find("{")
     end = name.find("}", start + 2) if start >= 0 else -1
     tag = name[start + 1 : end] if end > 0 else name
@@ -177,7 +177,7 @@ def slot_of(name: str) -> int:
 
 
 async def _all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Wait for all of them, also if one fails; then raise the failure."""
+    """Wait for all of them, also if one fails; then raise its error."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for each in results:
         if isinstance(each, BaseException):
@@ -192,7 +192,7 @@ async def _load_scripts(links: Iterable[RedisLink]) -> None:
 
 
 async def _check_usable(link: RedisLink) -> None:
-    """Refuse a server that is too old, does not take writes, or does not know who does."""
+    """Refuse a server that is too old, is a replica or Sentinel, or has no working Cluster."""
     mode, role, version = (link.hello[each] for each in (b"mode", b"role", b"version"))
     if int(version.split(b".")[0]) < LEAST_VERSION:
         raise RedisRefused(f"VERSION {version.decode()} is too old, {LEAST_VERSION}.0 is needed")

@@ -1,4 +1,4 @@
-"""One connection to a server: commands are pipelined, and messages of channels arrive between."""
+"""One connection to a server: commands are pipelined, messages of channels arrive in between."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from clarion.nodes.redis.address import RedisAddress, ServerAddress
 
 # How long an answer may take.
 TIMEOUT_S = 0.5
-# How long it may take to connect: nobody waits for it but a probe.
+# How long it may take to connect: only a probe waits for it.
 _CONNECT_TIMEOUT_S = 1.5
-# A loop that stood still reads its timers before its sockets: it looks at these once more.
+# After a stall the loop runs its timers before it reads its sockets: they get a second look.
 _SECOND_LOOK_S = 0.1
 
 Command = tuple[str | bytes | int, ...]
@@ -41,8 +41,8 @@ def check(*replies: object) -> None:
 class RedisLink(asyncio.Protocol):
     """A connection on which the answers come in the order of the commands.
 
-    It is lost as soon as an answer is late: no command waits behind one that hangs. Then all that
-    wait fail, and `on_lost` is called, once.
+    It is lost as soon as an answer is late: no command waits behind one that hangs. Then all
+    waiting commands fail, and `on_lost` is called, once.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RedisLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
-        # What is waited for: a future, the answers that it has so far and how many it is to have.
+        # For each call: its future, the answers so far, their expected number, and the deadline.
         self._waiting: deque[tuple[asyncio.Future[list[Any]], list[Any], int, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._suspect: object = None
@@ -78,7 +78,7 @@ class RedisLink(asyncio.Protocol):
         return future
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close the connection; what waits for answers fails."""
+        """Close the connection; waiting commands fail."""
         if self.error is not None:
             return
         self.error = error or ConnectionError("closed")
@@ -89,7 +89,7 @@ class RedisLink(asyncio.Protocol):
         for future, *_ in self._waiting:
             if not future.done():
                 future.set_exception(self.error)
-                future.exception()  # whoever has left already does not ask
+                future.exception()  # retrieved, in case that the caller was cancelled
         self._waiting.clear()
         if error is not None:
             self._on_lost(self)
@@ -117,7 +117,7 @@ class RedisLink(asyncio.Protocol):
                 self.close(ConnectionError("a channel was moved to another server"))
             return
         if not self._waiting:
-            self.close(ConnectionError("an answer that nobody waits for"))
+            self.close(ConnectionError("an answer without a command"))
             return
         # The answer to SSUBSCRIBE looks like a message.
         future, replies, count, _ = self._waiting[0]
@@ -148,7 +148,7 @@ async def open_link(
     on_push: Push,
     on_lost: Callable[[RedisLink], None],
 ) -> RedisLink:
-    """Connect and say who we are; `OSError`, `TimeoutError` or `RedisRefused` if that fails."""
+    """Connect and authenticate; `OSError`, `TimeoutError` or `RedisRefused` if that fails."""
     link, loop = RedisLink(server, on_push, on_lost), asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""What waits to be sent to other nodes: bounded, and taken in portions."""
+"""Messages that wait to be sent to other nodes: bounded, and taken in portions."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import TypeVar
 from clarion.nodes.redis.frames import Note
 
 T = TypeVar("T")
-# Beyond it, what is said is dropped.
+# Beyond it, messages are dropped.
 BYTES_LIMIT = 16 << 20
-# What is taken at a time: a few milliseconds of work.
+# Messages that are taken at a time: a few milliseconds of work.
 _NOTES_AT_A_TIME = 1_000
-# What an entry takes beside its data, about.
+# About what an entry takes in addition to its data.
 _ENTRY_BYTES = 100
 
 
 class Outbox:
-    """What is to be said to all nodes, to the holders of devices, and to former holders."""
+    """Messages to all nodes, and to the holders of devices."""
 
     def __init__(self, bytes_limit: int = BYTES_LIMIT) -> None:
         self._bytes_limit = bytes_limit
-        self._said: deque[tuple[str, bytes]] = deque()
+        self._messages: deque[tuple[str, bytes]] = deque()
         self._notes: deque[Note] = deque()
         self._size = 0
 
     def __bool__(self) -> bool:
-        return bool(self._said or self._notes)
+        return bool(self._messages or self._notes)
 
     def __len__(self) -> int:
-        return len(self._said) + len(self._notes)
+        return len(self._messages) + len(self._notes)
 
-    def say(self, subject: str, data: bytes) -> bool:
-        """Add what is for all nodes; False if there is no space."""
+    def add(self, subject: str, data: bytes) -> bool:
+        """Add a message to all nodes; False if there is no space."""
         if not self._has_space(data):
             return False
-        self._said.append((subject, data))
+        self._messages.append((subject, data))
         return True
 
-    def note(self, note: Note) -> bool:
-        """Add what is for the holder of a device; False if there is no space."""
+    def add_note(self, note: Note) -> bool:
+        """Add a message to the holder of a device; False if there is no space."""
         if not self._has_space(note.data):
             return False
         self._notes.append(note)
         return True
 
-    def take_said(self) -> list[tuple[str, bytes]]:
-        taken = _take(self._said)
+    def take(self) -> list[tuple[str, bytes]]:
+        taken = _take(self._messages)
         self._size -= sum(len(data) + _ENTRY_BYTES for _, data in taken)
         return taken
 
@@ -56,9 +56,9 @@ class Outbox:
         return taken
 
     def clear(self) -> int:
-        """Drop everything, and return how much that was."""
+        """Drop everything; return the number of messages."""
         count = len(self)
-        self._said.clear()
+        self._messages.clear()
         self._notes.clear()
         self._size = 0
         return count
