@@ -19,17 +19,17 @@ from clarion.telemetry.metrics import GatewayMetrics
 from clarion.telemetry.traces import OFF, Attribute, Kind, Tracer
 
 RETRY_S = 1.0
-# After each commit, so that acknowledgements which come one by one share the next one. Nobody waits
-# for it: what a crash loses is sent again, with the same id.
+# The pause after each commit, so that acknowledgements that arrive one by one share the next one.
+# Nothing waits for it: if a crash loses an acknowledgement, the message is sent again, with its id.
 GATHER_S = 0.02
-# Rows in one unit. To settle as many takes a few milliseconds.
+# Rows in one unit. Settling that many takes a few milliseconds.
 ROWS_LIMIT = 500
 T = TypeVar("T")
 _Delivered = dict[Connection, list[Message]]
 
 
 class Acknowledgements:
-    """Records what devices acknowledge, all acknowledgements of a moment together."""
+    """Records what devices acknowledge, in one commit for all that arrive together."""
 
     def __init__(
         self,
@@ -67,8 +67,8 @@ class Acknowledgements:
     def skip(self, connection: Connection, messages: Sequence[Message]) -> None:
         """Move the cursors of topics past messages, delivered or not to be sent any more.
 
-        What was acknowledged is noted at once and stored later: a device that disconnects meanwhile
-        may connect again before that.
+        The cursor is changed at once and stored later: a device may disconnect and reconnect in
+        between.
         """
         if not self._is_recording:
             self._is_recording = True
@@ -84,7 +84,6 @@ class Acknowledgements:
                     self._moved[cursor] = device.id, message.topic or ""
 
     async def _record(self) -> None:
-        """Record until nothing is left."""
         try:
             while self._delivered or self._moved:
                 await self._record_waiting()
@@ -113,7 +112,7 @@ class Acknowledgements:
     def _settle(self, connection: Connection, messages: Sequence[Message]) -> None:
         now, connected_at = self._clock.now(), connection.session.connected_at
         for message in messages:
-            # Not negative: the clock may have been set since.
+            # Not negative: the clock may have been set back since.
             seconds = max(0, now - message.created_at) / 1000
             was_connected = message.created_at >= connected_at
             self._metrics.observe_delivery(message.priority, seconds if was_connected else None)
@@ -136,7 +135,7 @@ class Acknowledgements:
 
 
 async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T]) -> None:
-    """Write until it is written: devices do not repeat acknowledgements."""
+    """Retry until it is written: devices do not repeat acknowledgements."""
     while True:
         try:
             return await write(part)

@@ -11,7 +11,7 @@ from clarion.push.model import Message
 from clarion.sockets.protocol import ClientFrame, Ping, Pong, Sequence
 
 ACK_IDS_LIMIT = 1_000
-# Frames of topics that are kept: those of the messages that are being offered.
+# Frames of messages to topics that are kept: enough for those that are being offered.
 _ENCODED_LIMIT = 128
 
 
@@ -85,7 +85,7 @@ def encode_once(message: Message) -> bytes:
 
 
 def encode_message(message: Message) -> bytes:
-    """Return the frame of a message; its payload goes out as the provider sent it."""
+    """Return the frame of a message; its payload is sent unchanged."""
     parts = [
         b'{"type":"notification","id":',
         _encode(message.id),

@@ -1,4 +1,4 @@
-"""Messages of a topic that are offered together, and what all their subscribers share of them."""
+"""Messages of a topic that are offered together, and what their subscribers share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BATCH_LIMIT = 32
 
 
 class TopicBatch:
-    """What is the same for every subscriber: encoded, sorted and compared once."""
+    """What is the same for every subscriber, computed once."""
 
     __slots__ = (
         "are_stored",

@@ -1,7 +1,7 @@
-"""Accepts connections and begins with each, over TLS or not.
+"""Accepts connections, with TLS or without.
 
-A server of the event loop shows a connection over TLS when its handshake is done. This one counts
-it from the beginning.
+A server of the event loop reports a TLS connection when its handshake is done. This one counts it
+from its acceptance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from clarion.sockets.tasks import BackgroundTasks
 _BACKLOG = 1024
 # Connections accepted before other work runs.
 _AT_A_TIME = 50
-# How long nothing is accepted when the process can open no more files.
+# How long accepting pauses when the process can open no more files.
 _PAUSE_S = 0.5
 
 
@@ -37,7 +37,7 @@ class Acceptor:
         self._tasks = BackgroundTasks()
 
     async def open(self, address: Address, *, is_shared: bool = False) -> None:
-        """Listen on an address; on every one that a name stands for.
+        """Listen on an address; of a name, on all its addresses.
 
         If it is shared, connections are spread over all processes that listen on it.
         """
@@ -77,7 +77,7 @@ class Acceptor:
             self._tasks.start(self._begin(accepted, protocol))
 
     def _make_room(self, opened: socket.socket, error: OSError) -> None:
-        """Close the oldest connection that has not authenticated, and accept again a bit later."""
+        """Close the oldest unauthenticated connection, and accept again after a pause."""
         self._listening.log.warning("cannot_accept", message=error.strerror)
         self._listening.newcomers.drop_oldest()
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The I/O of one socket: hands frames to its session and carries out the effects."""
+"""The I/O of one socket: passes frames to its session and carries out the effects."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ E = TypeVar("E")
 S_contra = TypeVar("S_contra", contravariant=True)
 E_contra = TypeVar("E_contra", contravariant=True)
 
-# How long a socket may refuse to take what we write.
+# How long a socket may not accept data.
 PAUSE_LIMIT_MS = 30_000
 # How long a client may take to answer a close frame; then the connection is cut.
 CLOSE_LIMIT_MS = 10_000
-# How long a frame may take from its first byte to its last, give or take a heart-beat.
+# How long a frame may take from its first byte to its last; checked at each heart-beat.
 FRAME_LIMIT_S = 15
 # The longest header of a frame.
 _HEADER_LIMIT_BYTES = 14
@@ -40,7 +40,7 @@ _REASON_LIMIT_BYTES = 123
 
 
 class SocketEndpoint(Protocol[S_contra, E_contra]):
-    """What is served at one path: makes its sockets and does what only they need."""
+    """What is served at one path: makes its sockets and carries out their own effects."""
 
     path: bytes
     clock: Clock
@@ -62,14 +62,14 @@ class SocketEndpoint(Protocol[S_contra, E_contra]):
         """Release what belongs to a socket that was closed. May be called twice."""
 
     async def tick(self, now: int) -> None:
-        """Do what is due at a heart-beat beside the sockets' own ticks."""
+        """Do what is due at a heart-beat, after the ticks of the sockets."""
 
     async def finish(self, grace_s: float) -> None:
         """Wait for background work as long as the grace lasts, then cancel it."""
 
 
 class Socket(WSListener, Generic[E]):
-    """One connection. Its subclasses add what their endpoint has to know about it."""
+    """One connection. Subclasses add what their endpoint needs to know about it."""
 
     __slots__ = (
         "_closed_at",
@@ -93,7 +93,7 @@ class Socket(WSListener, Generic[E]):
         self._paused_at: int | None = None
         self._closed_at: int | None = None
         self._unfinished_at: int | None = None
-        # Bytes that have come of a frame that is not complete.
+        # Bytes received of a frame that is not complete.
         self.unread = 0
         # Set by the connection until it is called, or the connection ends.
         self.on_authenticated: Callable[[], None] | None = None
@@ -156,7 +156,7 @@ class Socket(WSListener, Generic[E]):
     # Called by the endpoint and the listener.
 
     def carry_out(self, effects: Effects[E]) -> None:
-        """Do what the session says; frames that follow each other are written together."""
+        """Carry out effects of the session; frames in succession are written together."""
         if isinstance(effects, SharedFrames) and len(effects) > 1:
             self._write(effects.wire)
             return
@@ -175,24 +175,24 @@ class Socket(WSListener, Generic[E]):
 
     def _send(self, frames: list[SendFrame]) -> None:
         if len(frames) == 1 and self._transport is not None:
-            # At once; what is written together is sent when the loop comes round.
+            # Sent at once; frames that are written together are sent in the next turn of the loop.
             self._transport.send(WSMsgType.TEXT, frames[0].data)
         elif frames:
             self._write(to_wire(frames))
 
     def _write(self, wire: bytes) -> None:
-        """Write whole frames with one call of the system. picows writes in the same order."""
+        """Write whole frames with one system call. picows writes in the same order."""
         transport = self._transport
         if transport is not None and not transport.is_close_frame_sent:
             transport.underlying_transport.write(wire)
 
     @property
     def is_drained(self) -> bool:
-        """Whether it can be closed without that the client gets something again."""
+        """Whether it can be closed and the client would get nothing again."""
         return self.session.is_closed or self.session.is_drained
 
     def mark_authenticated(self) -> None:
-        """Stop waiting for a hello: it came, and it was valid."""
+        """Stop waiting for a hello: a valid one has arrived."""
         self._cancel_hello_timer()
         if self.on_authenticated is not None:
             self.on_authenticated()
@@ -200,7 +200,7 @@ class Socket(WSListener, Generic[E]):
 
     @property
     def read_limit(self) -> int:
-        """How many bytes an unfinished frame may have."""
+        """The largest unfinished frame, in bytes."""
         return self.session.frame_limit + _HEADER_LIMIT_BYTES
 
     def tick(self, now: int) -> None:
@@ -251,8 +251,8 @@ class Socket(WSListener, Generic[E]):
         # picows types the codes of the standard alone; ours are of the private range.
         code: Any = int(close.code)
         self._transport.send_close(code, _cut_short(close.reason))
-        # To disconnect now could lose the code: what the client is just sending would be answered
-        # with a reset. So the client disconnects, or `tick` cuts it off.
+        # Disconnecting now could lose the code: data that the client is just sending would be
+        # answered with a reset. So the client disconnects, or `tick` cuts the connection.
         self._closed_at = self._endpoint.clock.monotonic()
 
     def _release(self) -> None:
@@ -277,5 +277,5 @@ def _answer_to_close(frame: WSFrame) -> Any:
 
 
 def _cut_short(reason: str) -> bytes:
-    """Return as much of a reason as a close frame has room for, in whole characters."""
+    """Return as much of a reason as fits into a close frame, in whole characters."""
     return reason.encode()[:_REASON_LIMIT_BYTES].decode(errors="ignore").encode()

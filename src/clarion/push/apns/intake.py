@@ -74,7 +74,7 @@ def _is_for(bundle_id: str, push: Push, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _check_device(device: Device | None) -> Device:
-    # A token of another app is as unknown as any: apps must not find out each other's devices.
+    # The token of another app is answered as unknown: apps must not find out each other's devices.
     if device is None:
         raise Rejected(Reason.BAD_DEVICE_TOKEN)
     if device.invalidated_at is not None:

@@ -38,19 +38,19 @@ _INSERT = f"INSERT INTO devices ({DEVICES.columns}) VALUES ({DEVICES.parameters}
 
 
 def _update_details(source: str) -> str:
-    """Return the assignments by which what the new details leave out stays as it was."""
+    """Return the assignments of new details; those that are NULL keep their old value."""
     return _DETAILS.assign(*_DETAILS.names, source=f"COALESCE({source}, devices.{{0}})")
 
 
 _OF_TOKEN = "token_hash = :token_hash AND app_id = :app_id"  # noqa: S105 - a condition
-# Whoever takes a device over must not get what was meant for the user before.
+# A user who takes over a device must not get messages for the user before.
 _CHANGES_USER = "user_id <> :user_id"
-# Nor does what that user had set apply to them.
+# Nor are the preferences of that user kept.
 _FORGET_PREFERENCES = f"""preferences = CASE WHEN {_CHANGES_USER} THEN '{{}}'
     ELSE preferences END"""
 
 ADD = statement("add_device", f"{_INSERT} ON CONFLICT (token_hash, app_id) DO NOTHING RETURNING id")
-# The guard of a refresh: without a row the device is not there, or is another user's.
+# The guard of a refresh: no row if the device does not exist, or is another user's.
 LOCK_IF_ALLOWED = statement(
     "lock_device_if_allowed",
     f"""UPDATE devices SET last_seen_at = :last_seen_at WHERE {_OF_TOKEN}
@@ -64,7 +64,7 @@ _LEFT = f"""device_id = (SELECT devices.id FROM devices
 
 
 def _remember_user(name: str, condition: str) -> Statement:
-    """Return the statement that notes whose the messages of a device were until now."""
+    """Return the statement that stores which user has had a device until now."""
     return statement(
         f"remember_user_of_{name}",
         f"""INSERT INTO former_device_users
@@ -101,7 +101,7 @@ UNSUBSCRIBE_LEFT = statement(
     WHERE {_OF_TOKEN} AND {_CHANGES_USER})""",
 )
 # A user who takes a device over gets a new secret: the user before knows the old one. A token that
-# we generated is never the address at another service, whatever platform the device registers with.
+# we generated is never an address at another service, on any platform.
 REFRESH = statement(
     "refresh_device",
     f"""UPDATE devices SET {_update_details(":{0}")}, platform = :platform,
@@ -111,7 +111,7 @@ REFRESH = statement(
     THEN secret_hash ELSE :secret_hash END
     WHERE {_OF_TOKEN} RETURNING {DEVICES.columns}""",
 )
-# Every unit takes the device's row before its messages, so that two nodes cannot deadlock.
+# Every unit locks the device's row before its messages, so that two nodes cannot deadlock.
 LOCK = statement(
     "lock_device",
     """UPDATE devices SET last_seen_at = last_seen_at WHERE id = :id AND app_id = :app_id

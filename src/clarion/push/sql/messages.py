@@ -1,4 +1,4 @@
-"""Messages to devices in SQL: what waits, and what became of all of them."""
+"""Messages to devices in SQL: those that wait, and the history of all."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ COUNT_WAITING = statement(
     WHERE device_id IN (SELECT key FROM json_each(:ids)) AND {WAITS}
     AND is_stored = 1 AND expires_at > :now GROUP BY device_id""",
 )
-# Each device is one look into the index, however much waits for it.
+# One look into the index for each device, however many messages wait.
 FIND_WAITING = statement(
     "find_devices_with_waiting_messages",
     f"""SELECT asked.key FROM json_each(:ids) AS asked WHERE EXISTS (
     SELECT 1 FROM messages WHERE device_id = asked.key AND {WAITS} AND is_stored = 1
     AND expires_at > :now)""",
 )
-# Of each app the newest end of an index, however many messages and devices it has.
+# Reads the newest end of an index for each app, however many messages and devices it has.
 FIND_RECENT = statement(
     "find_recent_messages",
     f"""SELECT sequence, device_id FROM messages
@@ -156,7 +156,7 @@ def _list_before(which: str, sequence: str) -> str:
 
 # Those that wait and those that have ended have an index each. In one statement: a message that
 # ends meanwhile is listed once. The few that wait are sorted (`+ 0`): otherwise SQLite would read
-# the messages of the app by their sequence, whatever devices they are for.
+# the messages of the whole app by their sequence.
 LIST = statement(
     "list_messages_of_device",
     f"""SELECT * FROM ({_list_before(WAITS, "sequence + 0")}) AS waiting

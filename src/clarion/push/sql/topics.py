@@ -1,4 +1,4 @@
-"""Topics in SQL. A message to a topic is one row, however many are subscribed."""
+"""Topics in SQL. A message to a topic is one row, whatever the number of subscribers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELETED_AT_ONCE = 500
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
 _SUBSCRIPTIONS = Record(TopicSubscription)
 _MESSAGES = Record(Message)
-# The topic remembers the highest number even after its messages are gone, so none is used twice.
+# The topic keeps the highest sequence after its messages are deleted, so none is used twice.
 _HIGHEST = f"""(SELECT MAX(sequence) FROM (
 SELECT last_sequence AS sequence FROM topics WHERE {_OF_TOPIC}
 UNION ALL SELECT MAX(sequence) FROM topic_messages WHERE {_OF_TOPIC}) AS known)"""
@@ -47,7 +47,7 @@ ENSURE = statement(
     (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
     VALUES (:app_id, :topic, 0, -1, 0, :now) ON CONFLICT (app_id, topic) DO NOTHING""",
 )
-# Takes the row's lock: on PostgreSQL the numbers of a topic are given out in the order of commits.
+# Locks the row: on PostgreSQL the sequences of a topic are assigned in the order of commits.
 LOCK = statement(
     "lock_topic",
     """INSERT INTO topics
@@ -101,8 +101,8 @@ UNSUBSCRIBE = statement(
     """DELETE FROM subscriptions WHERE device_id = :device_id AND topic = :topic
     RETURNING topic""",
 )
-# Of so many devices in one read: each may have a thousand. PostgreSQL expects a hundred if no limit
-# is given, and then prefers to read the table.
+# Devices in one read: each may have a thousand topics. Without a limit PostgreSQL expects a hundred
+# devices, and then prefers to read the whole table.
 _DEVICES_AT_A_TIME = 10
 SELECT_SUBSCRIPTIONS = statement(
     "select_subscriptions",
@@ -227,8 +227,8 @@ class Topics:
         mark = MARK_DELETED.guard(app_id=app_id, topic=topic, now=now)
         marked = await self._engine.write(Unit(topic, (mark,), app_id))
         # A topic that is marked gets no more messages and subscribers. It may have a million: they
-        # are deleted a chunk at a time, so that nobody waits for all of them. A repeated request
-        # goes on where the first was interrupted; if there is none, pruning does.
+        # are deleted in chunks, so that other work does not wait. A repeated request continues
+        # where the first was interrupted; if there is none, pruning does.
         await self._empty(app_id, topic)
         return marked is not None
 

@@ -10,10 +10,10 @@ from clarion.push.webpush.model import PushEndpoint, StoredEndpoint
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 
-# UnifiedPush has one for each app of a phone that gets messages.
+# UnifiedPush creates one for each app on a phone that gets messages.
 ENDPOINTS_LIMIT = 100
 
-# The endpoints of whoever had the device before.
+# The endpoints of the users who had the device before.
 DELETE_OF_OTHERS = statement(
     "delete_push_endpoints_of_others",
     "DELETE FROM push_endpoints WHERE device_id = :device_id AND user_id <> :user_id",
@@ -67,7 +67,7 @@ class PushEndpoints:
         return done if isinstance(done, StoredResponse) else done is not None
 
     async def find(self, capability_hash: bytes) -> StoredEndpoint | None:
-        """Return the endpoint with this hash, of whatever app, or None."""
+        """Return the endpoint of any app with this hash, or None."""
         rows = await self._engine.fetch(FIND, capability_hash=capability_hash)
         return StoredEndpoint(PUSH_ENDPOINTS.read(rows[0]), rows[0][-1]) if rows else None
 
