@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant(
         "expired-sent",
         "push/session.py",
-        "            if message.expires_at <= now + self._time_of_day.offset:\n",
+        "            if message.expires_at <= now + self._clock_offset.ms:\n",
         "            if message.expires_at <= 0:\n",
         "tests/unit/push/test_session.py::test_a_message_that_has_expired_is_dropped_and_not_sent",
     ),
