@@ -153,7 +153,7 @@ MUTANTS = (
         "self._members.note(numbers, now, self.list_living())",
         "self._members.note(numbers, now, {})",
         "tests/unit/nodes/test_redis_bus.py::"
-        "test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it",
+        "test_a_node_that_does_not_count_is_silent_until_the_store_does_not_know_it",
     ),
     Mutant(
         "expired-after-delivered",

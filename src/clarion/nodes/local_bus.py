@@ -112,7 +112,6 @@ class _Link(asyncio.Protocol):
         del self._read[:start]
 
     def add(self, subject: str, data: bytes) -> None:
-        """Add to the next frame."""
         self._next.messages.setdefault(subject, []).append(data)
         self._next_bytes += len(data)
         if self._next_bytes >= _FRAME_BYTES:

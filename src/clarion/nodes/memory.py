@@ -13,7 +13,7 @@ KEYS_LIMIT = 200_000
 
 
 class MemoryLimits:
-    """The `Limits` port: a dictionary for each window.
+    """The `Limits` and `NodeLimits` ports: a dictionary for each window.
 
     A window keeps its length when the clock is set: none begins or lasts longer because of that.
     """
@@ -40,18 +40,15 @@ class MemoryLimits:
         return pick(quotas, used, window_s=window_s, now=now)
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
-        """Count one use and return the count in the current window."""
         now -= self._clock.step_ms
         counts = self._counts_of(window_s, now // (window_s * 1000))
         count = counts[key] = counts.get(key, 0) + 1
         return count
 
     def find_reset_s(self, *, window_s: int, now: int) -> int:
-        """Return in how many seconds the current window ends."""
         return window_s - (now - self._clock.step_ms) // 1000 % window_s
 
     def read(self, key: str, *, window_s: int, now: int) -> int:
-        """Return the count in the current window."""
         now -= self._clock.step_ms
         return self._counts_of(window_s, now // (window_s * 1000)).get(key, 0)
 

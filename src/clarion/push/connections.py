@@ -175,14 +175,12 @@ class Connections:
     def subscribe(
         self, app_id: str, topic: str, connection: Connection, cursor: TopicCursor
     ) -> None:
-        """Subscribe a connection to a topic."""
         if connection.topics is None:
             connection.topics = {}
         connection.topics[topic] = cursor
         self._by_topic.setdefault((app_id, topic), {})[connection] = None
 
     def unsubscribe(self, app_id: str, topic: str, connection: Connection) -> None:
-        """Unsubscribe a connection from a topic."""
         if connection.topics is not None:
             connection.topics.pop(topic, None)
         subscribers = self._by_topic.get((app_id, topic))
@@ -192,11 +190,9 @@ class Connections:
                 del self._by_topic[app_id, topic]
 
     def subscribers(self, app_id: str, topic: str) -> list[Connection]:
-        """Return the connections that are subscribed to a topic."""
         return list(self._by_topic.get((app_id, topic), ()))
 
     def has_subscribers(self, app_id: str, topic: str) -> bool:
-        """Return whether a connection is subscribed to a topic."""
         return (app_id, topic) in self._by_topic
 
     def _note(self, connection: Connection) -> None:

@@ -86,7 +86,6 @@ class ClockOffset:
     ms: int = 0
 
     def set(self, clock: Clock) -> None:
-        """Read both clocks."""
         self.ms = clock.now() - clock.monotonic()
 
 
@@ -404,7 +403,6 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         return self._drop(replaced)
 
     def _drop(self, messages: Sequence[Message]) -> list[Effect]:
-        """Take messages out of the mailbox."""
         if not messages:
             return []
         self._mailbox = [entry for entry in self._mailbox or () if entry[-1] not in messages]

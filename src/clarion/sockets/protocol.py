@@ -128,7 +128,6 @@ class Session(ABC, Generic[F, E]):
         self._has_hello = False
 
     def receive(self, data: bytes, *, is_text: bool, now: int) -> Effects[E]:
-        """Handle a frame of the client."""
         self.received_at = now
         if len(data) > HELLO_LIMIT_BYTES and len(data) > self.frame_limit:
             limit = f"a frame has at most {self.frame_limit} bytes"

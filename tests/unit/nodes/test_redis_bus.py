@@ -124,7 +124,7 @@ async def test_a_connection_that_is_older_replaces_one_that_has_expired(
     assert not received.replaced
 
 
-async def test_presence_of_a_node_that_nobody_hears_for_is_removed(
+async def test_presence_of_a_node_without_a_subscriber_is_removed(
     network: Network, clock: FixedClock
 ) -> None:
     publisher, devices = await network.join(), ["d0", "d1", "d2"]
@@ -135,7 +135,7 @@ async def test_presence_of_a_node_that_nobody_hears_for_is_removed(
     await until_held(publisher, {"d1", "d2"}, *devices)
 
 
-async def test_what_a_node_wrote_since_it_hears_again_is_not_removed_by_an_older_finding(
+async def test_what_a_node_wrote_since_it_subscribed_again_is_not_removed_by_an_older_finding(
     network: Network,
 ) -> None:
     reader, holder = await network.join(), await network.join()
@@ -254,7 +254,7 @@ async def test_what_does_not_fit_is_dropped_and_counted(network: Network) -> Non
     await until(lambda: received.of("all")[-1] == b"after")
 
 
-async def test_who_may_have_missed_something_is_told(network: Network) -> None:
+async def test_a_node_that_may_have_missed_something_is_notified(network: Network) -> None:
     publisher, listener = await network.join(), await network.join()
     received = Received(listener, "all")
     publisher._outbox = Outbox(bytes_limit=10 * KIB)
@@ -270,7 +270,7 @@ async def test_who_may_have_missed_something_is_told(network: Network) -> None:
 async def test_a_node_whose_presence_had_expired_may_have_missed_something(
     network: Network, clock: FixedClock
 ) -> None:
-    """The machine slept: others stored what was for its devices, and nobody tells it."""
+    """The machine slept: others stored messages for its devices, and do not announce them."""
     holder = await network.join(beat_every_s=0.02)
     received = Received(holder)
     holder.hold("d", clock.now())
@@ -282,7 +282,7 @@ async def test_a_node_whose_presence_had_expired_may_have_missed_something(
     await until(lambda: received.gaps == 1)
 
 
-async def test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it(
+async def test_a_node_that_does_not_count_is_silent_until_the_store_does_not_know_it(
     redis_url: str,
 ) -> None:
     joining = joined_redis(redis_url, silent_s=0.5, gone_s=2.0, node_id="a")
@@ -304,7 +304,7 @@ async def test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_
         assert [each["event"] for each in logs] == ["node_silent", "nodes_heard"]
 
 
-async def test_presence_is_kept_while_another_node_is_not_heard(
+async def test_presence_is_kept_while_another_node_is_silent(
     redis_url: str, clock: FixedClock
 ) -> None:
     async with joined_redis(redis_url, clock=clock, beat_every_s=0.02) as holder:
@@ -327,7 +327,7 @@ async def test_a_node_that_was_killed_and_started_anew_replaces_itself(redis_url
                     await asyncio.sleep(0.01)
 
 
-async def test_installations_on_one_server_do_not_hear_each_other(redis_url: str) -> None:
+async def test_installations_on_one_server_receive_nothing_of_each_other(redis_url: str) -> None:
     async with (
         joined_redis(redis_url, "one") as one,
         joined_redis(redis_url, "two") as two,

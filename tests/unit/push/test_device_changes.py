@@ -124,7 +124,7 @@ async def test_a_connection_ends_if_another_node_has_a_newer_one(
     assert node.phone.closed == code
 
 
-async def test_devices_of_a_deleted_app_hear_that_it_was_the_app(node: Node) -> None:
+async def test_devices_of_a_deleted_app_get_that_as_the_reason(node: Node) -> None:
     await node.change("deleted")
 
     async def end_app() -> None:
@@ -185,7 +185,7 @@ async def two_nodes(node: Node, engine: MemoryEngine, clock: FixedClock) -> TwoN
         ("user", CloseCode.RESTARTING),
     ],
 )
-async def test_a_device_that_another_node_changes_is_disconnected_when_that_is_told(
+async def test_a_device_that_another_node_changes_is_disconnected_when_that_is_announced(
     node: Node, two_nodes: TwoNodes, change: str, code: CloseCode
 ) -> None:
     device, here = node.device, two_nodes.here
@@ -213,7 +213,7 @@ async def test_a_change_that_concerns_nobody_here_reads_nothing(
     assert (node.registry.announced, engine.reads) == ({}, reads)
 
 
-async def test_what_was_told_is_checked_again_if_the_store_does_not_answer(
+async def test_what_was_announced_is_checked_again_if_the_store_does_not_answer(
     node: Node, two_nodes: TwoNodes
 ) -> None:
     find_many, failures = node.elsewhere.find_many, [True]

@@ -391,7 +391,7 @@ async def test_a_device_that_is_revoked_on_one_node_is_invalid_on_the_others(
         ("unknown", DISCONNECTED_UNKNOWN_MS),
     ],
 )
-async def test_while_the_bus_is_not_heard_devices_are_known_for_seconds(
+async def test_while_the_bus_is_disconnected_devices_are_known_for_seconds(
     nodes: Nodes, store: GatedStore, clock: FixedClock, change: str, lifetime: int
 ) -> None:
     device = make_device()
@@ -410,7 +410,7 @@ async def test_while_the_bus_is_not_heard_devices_are_known_for_seconds(
         assert store.reads - before == reads
 
 
-async def test_what_was_cached_while_the_bus_was_heard_is_old_when_it_is_not(
+async def test_what_was_cached_while_the_bus_was_connected_is_old_when_it_is_not(
     nodes: Nodes, device: Device, clock: FixedClock
 ) -> None:
     await nodes.there.find("app", device.token_hash)

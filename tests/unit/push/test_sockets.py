@@ -223,7 +223,7 @@ async def connect_and_leave(endpoint: DeviceEndpoint, gateway: Any) -> list[Effe
     return socket.effects
 
 
-async def test_a_device_in_a_loop_is_told_to_wait_and_then_let_in_again(
+async def test_a_device_in_a_loop_has_to_wait_and_then_connects_again(
     endpoint: DeviceEndpoint, gateway: Any, clock: FixedClock
 ) -> None:
     for _ in range(LEAST_FAILURES):
@@ -252,7 +252,7 @@ async def test_a_device_that_acknowledges_may_leave_at_once_and_often(
     assert len(gateway.connected) == 3 * LEAST_FAILURES
 
 
-async def test_other_nodes_are_told_of_what_was_put_off(
+async def test_what_was_put_off_is_announced_to_other_nodes(
     endpoint: DeviceEndpoint, gateway: Any, clock: FixedClock
 ) -> None:
     for _ in range(LEAST_FAILURES):

@@ -196,7 +196,7 @@ async def test_an_endpoint_of_a_deleted_app_is_gone_at_once(
         await endpoints.find(capability)
 
 
-async def test_the_other_nodes_forget_a_deleted_endpoint_when_they_are_told(
+async def test_the_other_nodes_forget_a_deleted_endpoint_when_the_message_arrives(
     endpoints: EndpointRegistry, other_node: EndpointRegistry, device: Device
 ) -> None:
     hub = RecordedHub()
@@ -210,7 +210,7 @@ async def test_the_other_nodes_forget_a_deleted_endpoint_when_they_are_told(
         await other_node.find(capability)
 
 
-async def test_while_the_bus_is_not_heard_endpoints_are_known_for_seconds(
+async def test_while_the_bus_is_disconnected_endpoints_are_known_for_seconds(
     endpoints: EndpointRegistry, other_node: EndpointRegistry, device: Device, clock: FixedClock
 ) -> None:
     endpoints.forget.join(NoBus(is_alone=False))
