@@ -169,6 +169,15 @@ MUTANTS = (
         "tests/contract/test_notification_messages.py::test_only_a_delivery_that_is_sent_ends",
     ),
     Mutant(
+        "sent-though-collapsed",
+        "push/sql/messages.py",
+        '    _collapsed("notification_id IS NOT NULL", _STORED_MESSAGE),\n)\nEND_BEFORE_FAILURE',
+        '    f"device_id = :device_id AND collapse_id = :collapse_id AND (sequence, id) <'
+        ' {_STORED_MESSAGE}",\n)\nEND_BEFORE_FAILURE',
+        "tests/contract/test_notification_messages.py::"
+        "test_one_that_is_stored_after_a_newer_one_ends_its_delivery",
+    ),
+    Mutant(
         "secrets-sent-elsewhere",
         "channels/api.py",
         "if changed and missing:",

@@ -29,6 +29,7 @@ from clarion.push.model import (
     Message,
     MessageStatus,
     Platform,
+    StoredMessage,
 )
 from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.messages import SqlMessages, add_steps
@@ -141,7 +142,7 @@ async def test_a_push_ends_with_its_device_if_both_are_written_at_once(phones: P
         (
             undo,  # as the end of the job, which comes first
             deliveries.put([sent]),
-            *add_steps(message, MessageStatus.PENDING, None),
+            *add_steps([StoredMessage(message, MessageStatus.PENDING, None)]),
         ),
         phones.app_id,
     )
