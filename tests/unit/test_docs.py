@@ -32,6 +32,7 @@ from clarion.telemetry.metrics import (
 )
 from clarion.telemetry.tallies import Tally
 from tests.log_words import ANY, UnknownWordError, find_words, read_sources
+from tools.reference import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -92,6 +93,11 @@ def test_the_settings_page_has_every_setting_and_no_other() -> None:
         [f"`{flag} {metavar}`", f"`{variable}`", f"`{default}`" if default else "(empty)", doc]
         for flag, metavar, variable, default, doc in describe()
     ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_what_the_program_says_now(name: str) -> None:
+    assert page(name) == PAGES[name](), "run python tools/reference.py"
 
 
 def test_every_error_code_has_a_heading() -> None:

@@ -47,7 +47,7 @@ APPS = Table(
     key=("id",),
     owner=Owner.INSTALLATION,
     impersonal="apps",
-    ends=Stays("The row of a deleted app stays until nothing else of the app is left."),
+    ends=Stays("Deleted last, when nothing else of a deleted app is left."),
     shard=("id",),
     note=_EVERYWHERE,
 )
@@ -100,7 +100,7 @@ TICKETS = Table(
     },
     ends=Expires("tickets_expiring"),
     shard=("hash",),
-    note="found by it before the app is known",
+    note="found by the hash before the app is known",
 )
 ADMINISTRATORS = Table(
     "administrators",
@@ -108,7 +108,7 @@ ADMINISTRATORS = Table(
     key=("id",),
     owner=Owner.INSTALLATION,
     impersonal=_OF_OPERATORS,
-    ends=Stays("Owners delete accounts."),
+    ends=Stays("Deleted by an administrator or by `clarion admin delete`."),
 )
 ADMIN_KEYS = Table(
     "admin_keys",

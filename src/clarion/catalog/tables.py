@@ -13,7 +13,7 @@ TYPES = Table(
     key=("app_id", "type"),
     owner=Owner.APP,
     impersonal="of apps",
-    ends=Stays("An app deletes its types."),
+    ends=Stays("Deleted over the API."),
     shard=("app_id",),
     note=_EVERYWHERE,
 )
@@ -23,7 +23,7 @@ TEMPLATES = Table(
     key=("app_id", "type", "channel", "language", "version"),
     owner=Owner.APP,
     impersonal="of apps",
-    ends=Stays("The newest 50 versions are kept; they are deleted with their type."),
+    ends=Stays("The newest 50 versions are kept, until the type is deleted."),
     shard=("app_id",),
     note=_EVERYWHERE,
 )
@@ -33,7 +33,7 @@ CATEGORIES = Table(
     key=("app_id", "name"),
     owner=Owner.APP,
     impersonal="of apps",
-    ends=Stays("An app deletes its categories."),
+    ends=Stays("Deleted over the API."),
     shard=("app_id",),
     note=_EVERYWHERE,
 )
