@@ -241,10 +241,9 @@ def _describe_end(ends: Ends) -> str:
     match ends:
         case Expires(column=column):
             return f"expire at `{column}`"
-        case Ages(column=column, kept=int(kept_ms)):
-            return f"after {kept_ms // HOUR_MS} h, by `{column}`"
-        case Ages(column=column, kept=tuple(settings)):
-            return f"after {_write_settings(settings)}, by `{column}`"
+        case Ages(column=column, kept=kept):
+            age = f"{kept // HOUR_MS} h" if isinstance(kept, int) else _write_settings(kept)
+            return f"after {age}, by `{column}`"
         case Pruned(kept=()):
             return "pruned by its slice"
         case Pruned(kept=settings):
