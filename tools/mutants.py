@@ -75,10 +75,10 @@ MUTANTS = (
     ),
     Mutant(
         "sorted-by-the-locale",
-        "store/migrations/0029_collation.after.postgres.sql",
+        "store/migrations/0002_engine_specific.postgres.sql",
         """ALTER COLUMN %I TYPE TEXT COLLATE "C\"""",
         """ALTER COLUMN %I TYPE TEXT COLLATE "default\"""",
-        "tests/contract/test_upgrades.py::"
+        "tests/contract/test_sorting.py::"
         "test_texts_are_compared_by_code_points_whatever_the_database_does",
     ),
     Mutant(

@@ -300,7 +300,7 @@ def test_a_database_in_use_is_refused(path: str) -> None:
         other.close()
 
 
-def test_a_database_of_an_earlier_release_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_a_database_that_lacks_migrations_is_brought_up_to_date(tmp_path: Path) -> None:
     path = str(tmp_path / "clarion.db")
     file = apsw.Connection(path)
     file.execute("PRAGMA journal_mode=WAL").fetchall()

@@ -11,7 +11,6 @@ import pytest
 
 from clarion.access.vault import AesVault
 from clarion.app.tables import PERSONAL
-from clarion.cli.erasure_repeat import repeat_erasures
 from clarion.errors import Conflict, EmailTaken, NotFound
 from clarion.events.model import (
     AUDIENCES,
@@ -471,32 +470,6 @@ async def test_the_erasure_of_an_actor_leaves_the_segment_of_an_event(
     found = await store.events.get(store.app_id, event.id)
     assert found is not None
     assert (found.audience, found.content.actor) == (audience, None)
-
-
-async def test_erasures_that_skipped_events_are_repeated(engine: Engine, eraser: Eraser) -> None:
-    store, vault = PipelineStore(engine, new_app_id()), AesVault(bytes(32))
-    for user in ("zoe", "ana", "bob"):
-        await SqlUsers(engine).put(make_user(user, app_id=store.app_id))
-    await eraser.erase(store.app_id, "zoe")
-    await eraser.erase(store.app_id, "ana")
-    # As they are after erasures that skipped them.
-    skipped = await store.accept(
-        content=by("zoe"), audience=Audience(AudienceKind.USERS, ("bob", "ana"))
-    )
-    alone = await store.accept(audience=Audience(AudienceKind.USER, ("ana",)))
-    of_others = await store.accept(
-        content=by("bob"), audience=Audience(AudienceKind.USER, ("cid",))
-    )
-    newer = await store.accept(content=by("zoe"), created_at=NOW + DAY)
-    assert await repeat_erasures(engine, vault, store.app_id) == 3
-    assert await repeat_erasures(engine, vault, store.app_id) == 0
-    found = await store.events.get(store.app_id, skipped.id)
-    assert found is not None
-    assert (found.content.actor, found.audience.ids) == (None, ("bob", ""))
-    assert await store.events.get(store.app_id, alone.id) is None
-    for event in (of_others, newer):
-        assert await store.events.get(store.app_id, event.id) == event
-    assert await repeat_erasures(engine, vault, new_app_id()) == 0
 
 
 async def test_messages_belong_to_the_user_whom_the_device_had(

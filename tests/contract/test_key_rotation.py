@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from clarion.access.vault import AesVault, key_id_of
 from clarion.app import key_rotation
@@ -136,29 +135,6 @@ async def test_a_rotation_can_follow_another(
     assert await count_keys(engine.fetch) == {
         key_id_of(directory.read_master_keys()[0]): COLUMNS + 3
     }
-
-
-async def test_values_of_an_earlier_release_are_sealed_again(
-    engine: Engine, database_url: str, directory: DataDirectory
-) -> None:
-    (key,) = directory.read_master_keys()
-    await plant(engine, EarlierVault(key), 2)
-    assert await count_keys(engine.fetch) == {None: COLUMNS * 2}
-    new = await rotate(directory, engine, database_url)
-    assert await count_keys(engine.fetch) == {new: COLUMNS * 2 + 1}
-    assert await open_all(engine, AesVault(*directory.read_master_keys())) == COLUMNS * 2
-
-
-class EarlierVault(AesVault):
-    """Seals as earlier releases did: without a key id."""
-
-    def __init__(self, key: bytes) -> None:
-        super().__init__(key)
-        self._key = key
-
-    def seal(self, secret: bytes, context: str) -> bytes:
-        nonce = bytes(12)
-        return b"\x01" + nonce + AESGCM(self._key).encrypt(nonce, secret, context.encode())
 
 
 async def test_a_rotation_that_ends_anywhere_loses_nothing_and_is_resumed(

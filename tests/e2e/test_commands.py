@@ -64,7 +64,7 @@ def test_a_second_run_prints_the_same(server: Server) -> None:
 def test_the_database_is_migrated_once(tmp_path: Path) -> None:
     first, second = (run_clarion("migrate", data=str(tmp_path / "data")) for _ in range(2))
     assert (first.returncode, second.returncode) == (0, 0)
-    assert first.stdout.startswith("applied 0001 access\n")
+    assert first.stdout.startswith("applied 0001 tables\n")
     assert second.stdout == "The database is up to date.\n"
 
 

@@ -48,19 +48,6 @@ def test_a_lost_key_is_not_replaced(installation: Installation, first: dict[str,
         assert Asker(installation.port, first["app"]["api_key"]).get("/v1/keys").status == 200
 
 
-def test_a_key_that_is_lost_with_a_database_of_an_earlier_release_is_not_replaced(
-    installation: Installation, first: dict[str, Any]
-) -> None:
-    """Such a database does not say yet which key it has; its secrets do."""
-    assert first
-    installation.execute("DELETE FROM installation")
-    path = installation.data / "master.key"
-    path.unlink()
-    (fault,) = faults_of(installation.run("serve"))
-    assert "are encrypted with the master key" in fault
-    assert not path.exists()
-
-
 def test_another_key_is_refused(installation: Installation, first: dict[str, Any]) -> None:
     assert first
     path = installation.data / "master.key"

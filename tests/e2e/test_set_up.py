@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import apsw
 import asyncpg
 import pytest
 
@@ -123,18 +122,3 @@ async def test_a_node_without_the_master_key_of_the_database_is_refused(
     assert f"has the key {key_id_of(bytes(32)).hex()}. Copy master.key from another node" in fault
     shutil.copy(first.data / "master.key", second.data)
     assert second.run("app", "list").returncode == 0
-
-
-async def test_a_database_of_an_earlier_release_refuses_another_key_too(tmp_path: Path) -> None:
-    """It has secrets, and no row that names its key yet."""
-    installation = Installation(tmp_path)
-    installation.initialise()
-    connection = apsw.Connection(str(installation.data / "clarion.db"))
-    connection.execute("DELETE FROM installation")
-    connection.close()
-    key = (installation.data / "master.key").read_bytes()
-    (installation.data / "master.key").write_bytes(bytes(32))
-    (fault,) = faults_of(installation.run("app", "list"))
-    assert "Cannot decrypt a stored secret" in fault
-    (installation.data / "master.key").write_bytes(key)
-    assert installation.run("app", "list").returncode == 0

@@ -154,7 +154,8 @@ async def test_a_killed_migration_is_finished_by_the_next(
     kills = (step - 1) // SIZES.migration_stride
     figures(f"T10 {type(database).__name__}: killed {kills} times in {step - 1} statements")
     assert ended == 0, "there are more statements"
-    assert step > len(whole) / 10
+    # Each has a transaction, what it does, its record and a commit.
+    assert step > 4 * len([*load("sqlite"), *LATER])
 
 
 @pytest.mark.parametrize("number", range(3 * SIZES.migration_rounds))

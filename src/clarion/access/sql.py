@@ -51,6 +51,8 @@ KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
 DELETE_MARK = statement(
     "delete_mark_of_app", "DELETE FROM apps WHERE id = :id AND deleted_at <= :before"
 )
+FIND_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
+
 INSERT_APP = statement(
     "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
 )

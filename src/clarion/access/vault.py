@@ -1,7 +1,6 @@
 """The vault: secrets encrypted with AES-256-GCM; the keys are not in the database.
 
-A sealed value is a version, the id of its key, a nonce and the ciphertext. Version 1, of earlier
-releases, has no key id.
+A sealed value is a version, the id of its key, a nonce and the ciphertext.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from clarion.errors import InternalError, StartError
 
 KEY_ID_BYTES = 4
-_VERSION_1, _VERSION = b"\x01", b"\x02"
+_VERSION = b"\x02"
 _NONCE_BYTES = 12
 _CANNOT_DECRYPT = "Cannot decrypt a stored secret. Restore the master.key it was encrypted with."
 _UNKNOWN_KEY = (
@@ -31,10 +30,9 @@ def key_id_of(key: bytes) -> bytes:
     return hashlib.sha256(b"clarion key id" + key).digest()[:KEY_ID_BYTES]
 
 
-def find_key_id(sealed: bytes) -> bytes | None:
-    """Return the id of the key that a value is sealed with; None in version 1, which has none."""
-    is_current = sealed[:1] == _VERSION
-    return sealed[1 : 1 + KEY_ID_BYTES] if is_current else None
+def find_key_id(sealed: bytes) -> bytes:
+    """Return the id of the key that a value is sealed with; it is empty if the value is damaged."""
+    return sealed[1 : 1 + KEY_ID_BYTES] if sealed[:1] == _VERSION else b""
 
 
 class AesVault:
@@ -59,12 +57,15 @@ class AesVault:
         return b"".join((_VERSION, self.key_id, nonce, ciphertext))
 
     def open(self, sealed: bytes, context: str) -> bytes:
-        if sealed[:1] == _VERSION:
-            start = 1 + KEY_ID_BYTES
-            return _decrypt((self._find(sealed[1:start]),), sealed[start:], context)
-        if sealed[:1] == _VERSION_1:
-            return _decrypt(tuple(self._ciphers.values()), sealed[1:], context)
-        raise InternalError(_CANNOT_DECRYPT)
+        if sealed[:1] != _VERSION:
+            raise InternalError(_CANNOT_DECRYPT)
+        cipher = self._find(find_key_id(sealed))
+        encrypted = sealed[1 + KEY_ID_BYTES :]
+        try:
+            nonce, ciphertext = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
+            return cipher.decrypt(nonce, ciphertext, context.encode())
+        except (InvalidTag, ValueError) as error:
+            raise InternalError(_CANNOT_DECRYPT) from error
 
     def _find(self, key_id: bytes) -> AESGCM:
         if key_id not in self._ciphers and self._reread is not None:
@@ -77,15 +78,3 @@ class AesVault:
     def _add(self, keys: Sequence[bytes]) -> None:
         # A key that is no longer stored is kept: values that were read before may need it.
         self._ciphers.update((key_id_of(each), AESGCM(each)) for each in keys)
-
-
-def _decrypt(ciphers: Sequence[AESGCM], encrypted: bytes, context: str) -> bytes:
-    """Return the secret by the first cipher that has sealed it."""
-    nonce, ciphertext = encrypted[:_NONCE_BYTES], encrypted[_NONCE_BYTES:]
-    failure: Exception | None = None
-    for cipher in ciphers:
-        try:
-            return cipher.decrypt(nonce, ciphertext, context.encode())
-        except (InvalidTag, ValueError) as error:
-            failure = error
-    raise InternalError(_CANNOT_DECRYPT) from failure

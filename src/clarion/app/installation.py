@@ -6,7 +6,6 @@ import secrets
 from dataclasses import dataclass
 
 from clarion.access.vault import AesVault, find_key_id
-from clarion.app.key_rotation import SEALED, find_unreadable
 from clarion.clock import Clock
 from clarion.errors import InternalError, StartError
 from clarion.store.engine import Engine, Fetch
@@ -29,17 +28,9 @@ class Installation:
 
 
 async def find_key_of(fetch: Fetch) -> bytes | None:
-    """Return the id of the master key of a database; None if nothing is sealed there yet.
-
-    It is empty if all that is known of the key is that there is one.
-    """
-    if rows := await fetch(SELECT):
-        return find_key_id(rows[0][1])
-    # A database of an earlier release, which this one has never opened.
-    for column in SEALED:
-        for row in await fetch(column.select_sample()):
-            return find_key_id(row[-1]) or b""
-    return None
+    """Return the id of the master key of a database; None if nothing is sealed there yet."""
+    rows = await fetch(SELECT)
+    return find_key_id(rows[0][1]) if rows else None
 
 
 def refuse_new_key(directory: DataDirectory, key_id: bytes, database_url: str) -> StartError:
@@ -56,8 +47,8 @@ async def identify(
 ) -> Installation:
     """Return which installation the database is; `StartError` if it is not to be opened.
 
-    A database without an id, which is new or of an earlier release, gets one. It is refused if its
-    secrets are sealed with another master key, or if it is an unfinished copy.
+    A new database gets an id. One whose secrets are sealed with another master key is refused, and
+    so is an unfinished copy.
     """
     if await engine.fetch(FIND_COPY):
         raise StartError(
@@ -81,8 +72,6 @@ async def void_copy(engine: Engine) -> None:
 
 
 async def _add(engine: Engine, vault: AesVault, clock: Clock) -> None:
-    if unreadable := await find_unreadable(engine.fetch_in_background, vault):
-        raise StartError(unreadable)
     id_ = secrets.token_hex(_ID_BYTES)
     seal = vault.seal(_SEALED, seal_context(id_))
     await engine.write(Unit("", (INSERT.step(id=id_, seal=seal, now=clock.now()),)))
@@ -95,10 +84,9 @@ def check_key(
     try:
         vault.open(seal, seal_context(id_))
     except InternalError as error:
-        key_id = find_key_id(seal) or b""
         raise StartError(
             f"The secrets in {describe_url(database_url)} are encrypted with the master key "
-            f"{key_id.hex()}, but {directory.master_key} has the key {vault.key_id.hex()}. Copy "
-            "master.key from another node of this database, or from a backup; or choose another "
-            "directory with --data."
+            f"{find_key_id(seal).hex()}, but {directory.master_key} has the key "
+            f"{vault.key_id.hex()}. Copy master.key from another node of this database, or from a "
+            "backup; or choose another directory with --data."
         ) from error

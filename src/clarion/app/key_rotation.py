@@ -37,11 +37,11 @@ async def refuse_retired_key(engine: Engine, key_id: bytes) -> None:
         )
 
 
-async def count_keys(fetch: Fetch) -> dict[bytes | None, int]:
-    """Return how many values there are by the id of their key; None for version 1, without id."""
-    counts = Counter[bytes | None]()
+async def count_keys(fetch: Fetch) -> dict[bytes, int]:
+    """Return how many values there are by the id of their key; it is empty for damaged ones."""
+    counts = Counter[bytes]()
     for column in SEALED:
-        for prefix, count in await fetch(column.count_keys(), v1=b"\x01"):
+        for prefix, count in await fetch(column.count_keys()):
             counts[find_key_id(prefix)] += count
     return dict(counts)
 
@@ -89,8 +89,8 @@ async def rotate(
     return vault.key_id
 
 
-def _refuse_unknown(keys: Sequence[bytes], used: Mapping[bytes | None, int]) -> None:
-    unknown = {each for each in used if each is not None} - set(map(key_id_of, keys))
+def _refuse_unknown(keys: Sequence[bytes], used: Mapping[bytes, int]) -> None:
+    unknown = set(filter(None, used)) - set(map(key_id_of, keys))
     if unknown:
         names = ", ".join(sorted(each.hex() for each in unknown))
         raise CommandFailed(

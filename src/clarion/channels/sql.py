@@ -37,6 +37,16 @@ DISABLE = statement(
     f"""UPDATE providers SET is_active = 0, disabled_reason = :reason, updated_at = :now
     WHERE {_KEY} AND is_active = 1 RETURNING name""",
 )
+SELECT_DISABLED = statement(
+    "select_disabled_providers_for_doctor",
+    """SELECT channel, name, disabled_reason FROM providers WHERE disabled_reason IS NOT NULL
+    ORDER BY channel, name LIMIT 5""",
+)
+SELECT_ACTIVE = statement(
+    "select_providers_for_doctor",
+    f"""SELECT {PROVIDERS.columns} FROM providers WHERE is_active = 1
+    ORDER BY channel, name, app_id LIMIT :limit""",
+)
 _encode = msgspec.json.Encoder().encode
 
 

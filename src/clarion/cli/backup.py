@@ -146,7 +146,7 @@ async def _back_up_postgres(url: str, archive: ArchiveWriter) -> Manifest:
 
 async def _count_keys(fetch: Fetch) -> dict[str, int]:
     counts = await count_keys(fetch)
-    return {key_id.hex() if key_id else "": count for key_id, count in counts.items()}
+    return {key_id.hex(): count for key_id, count in counts.items()}
 
 
 def _report(manifest: Manifest, path: Path, seconds: float) -> None:

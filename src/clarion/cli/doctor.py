@@ -15,13 +15,14 @@ from pathlib import Path
 import apsw
 from cryptography import x509
 
+from clarion.access.sql import FIND_APP
 from clarion.access.vault import AesVault, key_id_of
 from clarion.app.key_rotation import count_keys, find_unreadable
 from clarion.app.stores import open_audit_keys
 from clarion.audit.log_file import LogFile
 from clarion.audit.sql import SqlChain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
-from clarion.channels.sql import PROVIDERS, read_provider
+from clarion.channels.sql import SELECT_ACTIVE, SELECT_DISABLED, read_provider
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.first_run import FirstRun, read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
@@ -44,24 +45,11 @@ from clarion.store.migrations.plan import (
 from clarion.store.opening import describe_url, sqlite_path
 from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
 from clarion.store.postgres.engine import READ_TIME, connected
-from clarion.store.statement import statement
 from clarion.system import descriptors
 from clarion.system.data_directory import PRIVATE_UMASK, DataDirectory
 
 _MIN_FREE_BYTES = 1 << 30
 _HEALTH_BYTES = 4096
-_SELECT_DISABLED = statement(
-    "select_disabled_providers_for_doctor",
-    """SELECT channel, name, disabled_reason FROM providers WHERE disabled_reason IS NOT NULL
-    ORDER BY channel, name LIMIT 5""",
-)
-_SELECT_PROVIDERS = statement(
-    "select_providers_for_doctor",
-    f"""SELECT {PROVIDERS.columns} FROM providers WHERE is_active = 1
-    ORDER BY channel, name, app_id LIMIT {TRIED_LIMIT + 1}""",  # noqa: S608 - of constants
-)
-_SELECT_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
-
 _NOT_CHECKED = "not checked without a database that is up to date"
 
 Finding = tuple[State, str]
@@ -216,13 +204,13 @@ async def _keys(settings: Settings) -> Finding:
         if await _has_keys(fetch, first):
             return "ok", f"{saved} has keys of this database"
     advice = f"`clarion init` sets up {describe_url(settings.database_url)}"
-    return "note", f"{saved} has keys of {first.database_name}, not of this one; {advice}"
+    return "note", f"{saved} has keys of {first.database.name}, not of this one; {advice}"
 
 
 async def _has_keys(fetch: Fetch, first: FirstRun) -> bool:
     """Whether saved keys are those of a database."""
     if first.database is None:
-        return bool(await fetch(_SELECT_APP, id=first.app.id))
+        return bool(await fetch(FIND_APP, id=first.app.id))
     return [first.database.id] == [row[0] for row in await fetch(SELECT_INSTALLATION)]
 
 
@@ -245,8 +233,8 @@ async def _audit(settings: Settings) -> Finding:
 
 async def _providers(settings: Settings) -> Finding:
     async with _open_reader(settings) as fetch:
-        disabled = await fetch(_SELECT_DISABLED)
-        rows = await fetch(_SELECT_PROVIDERS)
+        disabled = await fetch(SELECT_DISABLED)
+        rows = await fetch(SELECT_ACTIVE, limit=TRIED_LIMIT + 1)
     keys = DataDirectory(settings.data).read_master_keys() if rows else ()
     active = [read_provider(row, AesVault(*keys)) for row in rows]
     state, parts = describe_trials(await try_providers(active, settings))

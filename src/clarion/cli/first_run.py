@@ -17,10 +17,7 @@ _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not
 
 
 class AdminSetup(msgspec.Struct):
-    """How the first administrator is made; null if there is one, and in the file.
-
-    Earlier releases wrote the name and password of an administrator instead.
-    """
+    """How the first administrator is created; null if there is one, and in the file."""
 
     setup_url: str | None = None
 
@@ -64,12 +61,7 @@ class FirstRun(msgspec.Struct):
     app: AppCredentials
     tls: TlsFiles
     urls: Urls
-    # Earlier releases did not write it.
-    database: KeysDatabase | None = None
-
-    @property
-    def database_name(self) -> str:
-        return self.database.name if self.database else "another database"
+    database: KeysDatabase
 
 
 def read_first_run(path: Path) -> FirstRun:

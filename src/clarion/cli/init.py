@@ -71,9 +71,9 @@ async def init(
         elif greet:
             print(greeting(first, saved), flush=True)
         elif not if_needed:
-            print(f"Clarion is set up on {first.database_name}. Its keys are in {saved}")
+            print(f"Clarion is set up on {first.database.name}. Its keys are in {saved}")
             for path, foreign in find_foreign(stores.directory, first):
-                print(f"The keys of {foreign.database_name} are in {path}")
+                print(f"The keys of {foreign.database.name} are in {path}")
 
 
 async def initialise(stores: Stores, settings: Settings) -> FirstRun:
@@ -127,7 +127,7 @@ async def _refuse_if_set_up(stores: Stores) -> None:
         return
     saved = stores.directory.first_run
     why = (
-        f"{saved} has keys of {read_first_run(saved).database_name}"
+        f"{saved} has keys of {read_first_run(saved).database.name}"
         if saved.exists()
         else f"{saved.name} with its first keys is missing"
     )
@@ -162,7 +162,7 @@ def greeting(first: FirstRun, saved: Path) -> str:
     directory = saved.parent
     data = "" if directory == Settings().data else f" --data {shlex.quote(str(directory))}"
     return f"""
-Clarion is set up on {first.database_name}. Your keys are in {saved}
+Clarion is set up on {first.database.name}. Your keys are in {saved}
 
   Dashboard  {first.urls.admin}
   Demo       {first.urls.api}/demo

@@ -55,7 +55,6 @@ async def migrate_data(
     path, url = _choose_databases(loaded, source, target)
     directory = DataDirectory(loaded.data)
     directory.ensure()
-    await _ensure_id(loaded, path)
     with directory.use_keys(), closing(Source.open(path, COPIED)) as opened:
         _check_master_key(opened, directory)
         began = time.monotonic()
@@ -75,15 +74,6 @@ def _choose_databases(settings: Settings, source: str, target: str) -> tuple[str
     if sqlite_path(url) or not url.startswith(("postgresql://", "postgres://")):
         raise StartError("--to: must be like postgresql://user@host:5432/clarion")
     return path, url
-
-
-async def _ensure_id(settings: Settings, path: str) -> None:
-    """Give a database of an earlier release its id, as a server does that starts with it."""
-    with closing(Source.open(path, COPIED)) as opened:
-        if opened.read_installation() is not None:
-            return
-    async with open_stores(replace(settings, database=f"{SQLITE_PREFIX}{path}")):
-        pass
 
 
 def _check_master_key(source: Source, directory: DataDirectory) -> None:

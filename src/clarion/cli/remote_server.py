@@ -102,7 +102,7 @@ class RemoteServer:
     def _key_origin(self) -> str:
         if self.given_key or self.first is None:
             return ""
-        return f"The key in {self.directory.first_run} is for {self.first.database_name}."
+        return f"The key in {self.directory.first_run} is for {self.first.database.name}."
 
     def tls_context(self) -> ssl.SSLContext:
         """Trust the system's authorities and the development authority of the data directory."""

@@ -59,7 +59,7 @@ async def restore(
         An audit log that goes on after the backup: who was erased or deleted since is erased or
         deleted again. Those in the data directory are used in any case. Can be repeated.
     accept_unsealed
-        Restore a backup whose seal is missing or cannot be verified, as of an earlier release.
+        Restore a backup whose seal is missing or cannot be verified.
 
     """
     loaded, began = load_settings(settings), time.monotonic()
@@ -144,8 +144,8 @@ def _check_seal(archive: Archive, directory: DataDirectory, keys: dict[str, byte
         return
     why = "has no seal" if seal is None else "has a seal of another master key, or was changed"
     raise CommandFailed(
-        f"{archive.path} {why}: anybody may have made it. Nothing was changed. If you trust it, as "
-        "one of an earlier release, give --accept-unsealed."
+        f"{archive.path} {why}: anybody may have made it. Nothing was changed. If you trust it, "
+        "give --accept-unsealed."
     )
 
 

@@ -19,7 +19,7 @@ async def find_own(stores: Stores) -> FirstRun | None:
     None if they are not in the data directory; first-run.json stays as it is then.
     """
     for path, first in _list_saved(stores.directory):
-        if await _is_own(first, stores):
+        if first.database.id == stores.installation.id:
             named = replace(first, database=name_database(stores))
             if path != stores.directory.first_run or named != first:
                 save(stores.directory, named)
@@ -48,12 +48,6 @@ def find_foreign(directory: DataDirectory, own: FirstRun | None) -> list[tuple[P
 
 def name_database(stores: Stores) -> KeysDatabase:
     return KeysDatabase(stores.installation.id, stores.installation.database)
-
-
-async def _is_own(first: FirstRun, stores: Stores) -> bool:
-    if first.database is None:  # of an earlier release
-        return await stores.apps.get(first.app.id) is not None
-    return first.database.id == stores.installation.id
 
 
 def _list_saved(directory: DataDirectory) -> Iterator[tuple[Path, FirstRun]]:

@@ -20,12 +20,12 @@ async def set_up(stores: Stores, settings: Settings) -> None:
     else:
         own = await find_own(stores)
     foreign = find_foreign(stores.directory, own)
-    stores.foreign_keys = {each.app.api_key: each.database_name for _, each in foreign}
+    stores.foreign_keys = {each.app.api_key: each.database.name for _, each in foreign}
     if own is None and saved.exists():
         log.warning(
             "keys_of_another_database",
             database=database,
             keys=str(saved),
-            keys_are_for=read_first_run(saved).database_name,
+            keys_are_for=read_first_run(saved).database.name,
             advice="Create new keys with `clarion app create`",
         )

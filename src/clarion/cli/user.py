@@ -13,12 +13,11 @@ _COMMANDS = {
     "user_privacy:restore": "Restore a user who was deleted.",
     "user_privacy:erase": "Erase everything about a user now; it cannot be undone.",
     "erasure_replay:replay": "Erase and delete again who was, by an audit log newer than a backup.",
-    "erasure_repeat:repeat": "Remove erased users from older events that still name them.",
     "user_token:token": "Sign a user token, to try things out.",
 }
 # A module cannot have a function with the name of a keyword.
 _FUNCTIONS = {"import": "import_users"}
-_NAMES = {"replay": "replay-erasures", "repeat": "repeat-erasures"}
+_NAMES = {"replay": "replay-erasures"}
 
 user = App(name="user")
 for _place, _help in _COMMANDS.items():

@@ -16,7 +16,6 @@ from clarion.store.opening import sqlite_path
 from clarion.system.data_directory import DataDirectory
 
 app = App(name="vault")
-_WITHOUT_ID = "of an earlier release; `clarion vault rotate` encrypts them again"
 
 
 @app.command
@@ -30,8 +29,6 @@ async def rotate(**settings: SettingFlags) -> None:
     directory = DataDirectory(loaded.data)
     directory.ensure()
     with directory.replace_keys():
-        if sqlite_path(loaded.database_url):
-            directory.lock().close()  # a server of an earlier release holds this lock only
         directory.read_master_keys()  # a missing one is not replaced in silence
         async with open_database(loaded) as engine:
             clock = await open_clock(engine)
@@ -59,6 +56,5 @@ async def status(**settings: SettingFlags) -> None:
     for number, key_id in enumerate(ids):
         role = "to be removed by `clarion vault rotate`" if number else "current"
         print(f"{key_id.hex()}  {counts.pop(key_id, 0):>9,}  {role}")
-    for unknown, count in sorted(counts.items(), key=lambda item: item[0] or b""):
-        name, role = (unknown.hex(), "not in master.key") if unknown else ("none    ", _WITHOUT_ID)
-        print(f"{name}  {count:>9,}  {role}")
+    for unknown, count in sorted(counts.items()):
+        print(f"{unknown.hex() or 'damaged':8}  {count:>9,}  not in master.key")

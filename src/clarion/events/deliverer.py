@@ -30,7 +30,7 @@ from clarion.telemetry.logs import event_id, get_logger
 IN_FLIGHT = 2_000
 # Fewer are started only if the app has nothing under way: each lane should have its share.
 LEAST_ROOM = 32
-# For jobs of an earlier release, which are in no pool.
+# For jobs without room: other workers of the pool have taken it since the claim.
 FULL_MS = 1_000
 # One that was sent to some devices may have others to be sent to: then there is a job for it.
 _ARRIVED = frozenset({DeliveryStatus.SENT, DeliveryStatus.DELIVERED})
@@ -89,15 +89,11 @@ class Deliverer:
     sending: Sending
 
     async def handle(self, jobs: Sequence[Job]) -> None:
-        """Start to deliver jobs of one app; the attempts go on after this returns."""
-        by_channel: dict[str, list[Job]] = {}
-        for job in jobs:
-            by_channel.setdefault(job.subject.partition("/")[0], []).append(job)
-        for channel, some in by_channel.items():
-            free = self.attempts[Channel(channel)].find_room(some[0].app_id)
-            later = Reschedule(due_at=self.ports.clock.now() + FULL_MS)
-            delayed = [JobOutcome(job=job, next=later) for job in some[free:]]
-            await self.writer.write([*delayed, *await self._start(some[:free])])
+        """Start to deliver jobs of one app and channel; the attempts go on after this returns."""
+        room = self.attempts[Channel(jobs[0].pool)].find_room(jobs[0].app_id)
+        later = Reschedule(due_at=self.ports.clock.now() + FULL_MS)
+        delayed = [JobOutcome(job=job, next=later) for job in jobs[room:]]
+        await self.writer.write([*delayed, *await self._start(jobs[:room])])
 
     async def finish(self) -> None:
         """Wait for the attempts under way, at most as long as one may take."""

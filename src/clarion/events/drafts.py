@@ -44,8 +44,8 @@ MAX_SCHEDULE_MS = 366 * 24 * 3600 * 1000
 _ESCAPED = rb"\u0000"
 _ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-# Control characters in a name could end a header of an email. As a type, the rule would also apply
-# to events that an earlier release stored.
+# Control characters in a name could end a header of an email. The rule is not in the type, which
+# also reads stored events.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # A zero character in these is refused with all other control characters.
 _WITHOUT_CONTROLS = ("actor", "target", "deeplink", "image_url")

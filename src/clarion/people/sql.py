@@ -34,12 +34,6 @@ SEEN_EVERY_MS = 60_000
 FOLLOWS_LIMIT = topics.SUBSCRIPTIONS_LIMIT
 
 _LIVES = "deleted_at IS NULL"
-# A user from before addresses were unique may share theirs: they keep it, without the key, for as
-# long as another user has the key and the address is not changed.
-_EMAIL_KEY = """CASE WHEN users.email IS NOT DISTINCT FROM {email} AND users.email_key IS NULL
-    AND EXISTS (SELECT 1 FROM users AS other WHERE other.app_id = users.app_id
-    AND other.email_key = {key} AND other.deleted_at IS NULL)
-    THEN NULL ELSE {key} END"""
 _OWN = ("preferences", "created_at", "last_login_at", "last_seen_at", "deleted_at")
 
 PUT = statement(
@@ -47,7 +41,7 @@ PUT = statement(
     f"""INSERT INTO users ({_COLUMNS}, email_key) VALUES ({USERS.parameters}, 1, :email_key)
     ON CONFLICT (app_id, id) DO UPDATE SET {USERS.assign_others("app_id", "id", *_OWN)},
     last_login_at = COALESCE(excluded.last_login_at, users.last_login_at),
-    email_key = {_EMAIL_KEY.format(email="excluded.email", key="excluded.email_key")},
+    email_key = excluded.email_key,
     version = users.version + 1 WHERE users.{_LIVES} RETURNING {_COLUMNS}""",
 )
 ADD = statement(
@@ -59,7 +53,7 @@ REPLACE = statement(
     "replace_user",
     f"""UPDATE users
     SET {USERS.assign_others("app_id", "id", "last_seen_at", "deleted_at", source=":{}")},
-    email_key = {_EMAIL_KEY.format(email=":email", key=":email_key")},
+    email_key = :email_key,
     version = version + 1
     WHERE app_id = :app_id AND id = :id AND version = :version AND {_LIVES} RETURNING {_COLUMNS}""",
 )

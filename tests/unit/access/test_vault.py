@@ -10,8 +10,6 @@ from clarion.errors import InternalError, StartError
 KEY = b"k" * 32
 OTHER = b"x" * 32
 VAULT = AesVault(KEY)
-# As the first release sealed "secret" for "place" with this key.
-VERSION_1 = bytes.fromhex("01000102030405060708090a0b19b8975c61a4ff6586e36ca8edb933230e0b8bf00d38")
 
 
 @given(secret=st.binary(), context=st.text(st.characters(exclude_categories=["Cs"])))
@@ -49,14 +47,6 @@ def test_the_first_key_seals_and_all_of_them_open() -> None:
     both = AesVault(OTHER, KEY)
     assert both.open(VAULT.seal(b"secret", "place"), "place") == b"secret"
     assert find_key_id(both.seal(b"secret", "place")) == key_id_of(OTHER)
-
-
-@pytest.mark.parametrize("keys", [(KEY,), (KEY, OTHER), (OTHER, KEY)])
-def test_a_value_of_the_first_release_opens(keys: tuple[bytes, ...]) -> None:
-    assert find_key_id(VERSION_1) is None
-    assert AesVault(*keys).open(VERSION_1, "place") == b"secret"
-    with pytest.raises(InternalError, match=r"master\.key"):
-        AesVault(*keys).open(VERSION_1, "another place")
 
 
 def test_a_key_that_is_added_later_is_found() -> None:

@@ -158,7 +158,7 @@ async def test_another_database_is_set_up_and_the_keys_of_the_first_are_kept(
     assert second.app.api_key != first.app.api_key
     assert read_first_run(stores.directory.first_run).app == second.app
     ((path, kept),) = find_foreign(other.directory, second)
-    assert (kept.app, kept.database_name) == (first.app, "SQLite data/clarion.db")
+    assert (kept.app, kept.database.name) == (first.app, "SQLite data/clarion.db")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert (await initialise(stores, SETTINGS)).app == first.app
     assert read_first_run(stores.directory.first_run).app == first.app
@@ -176,20 +176,6 @@ async def test_keys_of_another_database_are_named(stores: Stores, other: Stores)
     )
     with pytest.raises(StartError, match=expected):
         await initialise(other, SETTINGS)
-
-
-async def test_a_file_of_an_earlier_release_is_of_the_database_that_has_its_app(
-    stores: Stores, other: Stores
-) -> None:
-    first = await initialise(stores, SETTINGS)
-    saved = stores.directory.first_run
-    saved.write_bytes(msgspec.json.encode(msgspec.structs.replace(first, database=None)))
-    assert (await initialise(stores, SETTINGS)).app == first.app
-    assert read_first_run(saved).database == first.database
-    saved.write_bytes(msgspec.json.encode(msgspec.structs.replace(first, database=None)))
-    assert (await initialise(other, SETTINGS)).app != first.app
-    ((_, kept),) = find_foreign(other.directory, read_first_run(saved))
-    assert kept.app == first.app
 
 
 async def test_only_an_empty_database_is_set_up_by_a_server(stores: Stores) -> None:

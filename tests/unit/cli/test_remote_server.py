@@ -9,6 +9,7 @@ from clarion.cli.first_run import (
     AdminSetup,
     AppCredentials,
     FirstRun,
+    KeysDatabase,
     TlsFiles,
     Urls,
     read_first_run,
@@ -26,7 +27,8 @@ def folder(tmp_path: Path) -> Path:
     app = AppCredentials(
         "app", "com.example.demo", "ck_key", "secret", "TEAM", "KEY", "/gone/Auth.p8"
     )
-    first = FirstRun(AdminSetup(), app, TlsFiles("/gone/ca.pem"), SAVED)
+    database = KeysDatabase("id", "another database")
+    first = FirstRun(AdminSetup(), app, TlsFiles("/gone/ca.pem"), SAVED, database)
     (tmp_path / "first-run.json").write_bytes(msgspec.json.encode(first))
     return tmp_path
 

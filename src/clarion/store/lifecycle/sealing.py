@@ -12,6 +12,8 @@ from clarion.store.table import Table
 
 # Read and written at once; a sealed response can have 100 KB.
 PAGE_ROWS = 200
+# The version and the key id of a sealed value.
+PREFIX_BYTES = 5
 
 
 class SealedColumn(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,14 +64,11 @@ class SealedColumn(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def count_keys(self) -> Statement:
-        """Return the statement that counts values by version and key id; version 1 has no id."""
-        prefix = (
-            f"SUBSTR({self.column}, 1, CASE SUBSTR({self.column}, 1, 1) WHEN :v1 THEN 1 ELSE 5 END)"
-        )
+        """Return the statement that counts values by their first bytes: version and key id."""
         return statement(
             f"count_keys_of_{self.table}",
-            f"""SELECT {prefix}, COUNT(*) FROM {self.table} WHERE {self.column} IS NOT NULL
-            GROUP BY 1""",
+            f"""SELECT SUBSTR({self.column}, 1, {PREFIX_BYTES}), COUNT(*) FROM {self.table}
+            WHERE {self.column} IS NOT NULL GROUP BY 1""",
         )
 
 

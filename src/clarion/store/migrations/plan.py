@@ -37,18 +37,20 @@ _NAME = re.compile(
 )
 _LOCK_WAIT_S = 2
 _LOCK_ATTEMPTS = 60
-# Earlier releases did not record the step, and run beside nothing that they do not know.
+# A migration without a step counts as the one that an earlier release cannot live with.
 _RECORD_TABLE = (
     "CREATE TABLE IF NOT EXISTS migrations "
     "(version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, "
     "step TEXT NOT NULL DEFAULT 'after')"
 )
-_ADD_STEP = "ALTER TABLE migrations ADD COLUMN {}step TEXT NOT NULL DEFAULT 'after'"
 RECORDED = "SELECT version, checksum FROM migrations"
-# All columns: a database of an earlier release that is only looked at has no step.
-_RECORDED_WHOLE = "SELECT * FROM migrations"
+_RECORDED_STEPS = "SELECT version, checksum, step FROM migrations"
 _RECORD = "INSERT INTO migrations (version, name, checksum, step) VALUES ($1, $2, $3, $4)"
 _REPAIR = "Install the Clarion release that created it, or restore a backup."
+_START_ANEW = (
+    "It was created by another version, such as one from before the first release. Install that "
+    "version, or start with a new database: another --data or --database."
+)
 
 
 class MigrationStep(StrEnum):
@@ -125,6 +127,10 @@ def _explain_mismatch(
     applied: Mapping[int, _Record],
     missing: Sequence[Migration],
 ) -> str | None:
+    for each in migrations:
+        if each.version in applied and applied[each.version].checksum != each.checksum:
+            what = "was applied to this database with different content"
+            return f"Migration {each.title} {what}. {_START_ANEW}"
     newest = migrations[-1].version if migrations else 0
     unknown = set(applied) - {migration.version for migration in migrations}
     ahead = [each for each in unknown if applied[each].step != MigrationStep.BEFORE]
@@ -136,10 +142,6 @@ def _explain_mismatch(
     if unknown and min(unknown) < newest:
         what = f"has migration {min(unknown)}, which this release of Clarion does not know"
         return f"The database {what}. {_REPAIR}"
-    for each in migrations:
-        if each.version in applied and applied[each.version].checksum != each.checksum:
-            what = "was applied to this database with different content"
-            return f"Migration {each.title} {what}. {_REPAIR}"
     return _explain_gap(applied, missing)
 
 
@@ -163,7 +165,7 @@ def apply_to_sqlite(
     while True:
         connection.execute("BEGIN IMMEDIATE")
         try:
-            _prepare_sqlite(connection)
+            connection.execute(_RECORD_TABLE)
             missing = find_missing(migrations, read_from_sqlite(connection))
             if missing:
                 migration = missing[0]
@@ -177,13 +179,6 @@ def apply_to_sqlite(
             raise
         if not missing:
             return titles
-
-
-def _prepare_sqlite(connection: apsw.Connection) -> None:
-    connection.execute(_RECORD_TABLE)
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(migrations)")}
-    if "step" not in columns:
-        connection.execute(_ADD_STEP.format(""))
 
 
 def log_postponed(migration: Migration, nodes: Sequence[str]) -> None:
@@ -212,7 +207,6 @@ async def apply_to_postgres(
         # A change of a table waits for those who use it, and everybody else waits behind it.
         await connection.execute(f"SET lock_timeout = '{_LOCK_WAIT_S}s'")
         await connection.execute(_RECORD_TABLE)
-        await connection.execute(_ADD_STEP.format("IF NOT EXISTS "))
         titles = []
         for migration in find_missing(migrations, await read_from_postgres(connection)):
             if nodes := await _find_nodes_before(connection, migration):
@@ -228,16 +222,12 @@ async def apply_to_postgres(
 
 def read_from_sqlite(connection: apsw.Connection) -> list[Row]:
     """Return the version, checksum and step of each migration that was applied."""
-    return _leave_out_names(connection.execute(_RECORDED_WHOLE).fetchall())
+    return connection.execute(_RECORDED_STEPS).fetchall()
 
 
 async def read_from_postgres(connection: asyncpg.Connection) -> list[Row]:
     """Return the version, checksum and step of each migration that was applied."""
-    return _leave_out_names(map(tuple, await connection.fetch(_RECORDED_WHOLE)))
-
-
-def _leave_out_names(rows: Iterable[Row]) -> list[Row]:
-    return [(version, checksum, *step) for version, _, checksum, *step in rows]
+    return [tuple(row) for row in await connection.fetch(_RECORDED_STEPS)]
 
 
 async def _find_nodes_before(connection: asyncpg.Connection, migration: Migration) -> list[str]:

@@ -1,16 +1,11 @@
--- Segments, and the attributes of users by their values.
+-- What SQLite and PostgreSQL write differently: two tables that triggers keep up to date from `users`.
+-- Triggers, because many statements write users and none may forget this.
 
-CREATE TABLE segments (
-  app_id TEXT NOT NULL,
-  name TEXT NOT NULL,
-  filter TEXT NOT NULL,
-  created_at BIGINT NOT NULL,
-  updated_at BIGINT NOT NULL,
-  PRIMARY KEY (app_id, name)
-);
 
--- The attributes of users once more, those that a filter can compare. The type of the value is in
--- the term: `text.plan`, `number.age`, `flag.is_new`. A text has the number 0, all else the value ''.
+-- PEOPLE
+
+-- The attributes of users that a filter can compare, by value. The type of the value is in the term:
+-- `text.plan`, `number.age`, `flag.is_new`. A text has the number 0, all else the value ''.
 CREATE TABLE user_attributes (
   app_id TEXT NOT NULL,
   user_id TEXT NOT NULL,
@@ -20,10 +15,9 @@ CREATE TABLE user_attributes (
   PRIMARY KEY (app_id, user_id, term)
 ) WITHOUT ROWID;
 CREATE INDEX user_attributes_by_value ON user_attributes (app_id, term, value, number, user_id);
-CREATE INDEX users_by_timezone ON users (app_id, timezone, id) WHERE deleted_at IS NULL;
 
--- What the table above must hold; `evaluation.py` says the same in Python. A text is longer by one
--- character than any text of a filter, which decides every comparison. PostgreSQL cannot hold zero
+-- What `user_attributes` must hold; `evaluation.py` says the same in Python. A text is cut one character
+-- after the longest text of a filter, which decides every comparison. PostgreSQL cannot hold zero
 -- characters; the replacement has the same length, so that it is JSON still.
 CREATE VIEW attributes_of_users AS
 SELECT users.app_id, users.id AS user_id,
@@ -34,11 +28,8 @@ SELECT users.app_id, users.id AS user_id,
 FROM users, json_each(replace(users.attributes, '\u0000', '\ufffd')) AS each
 WHERE length(each.key) <= 100 AND (each.type IN ('text', 'true', 'false')
   OR (each.type IN ('integer', 'real') AND abs(CAST(each.atom AS REAL)) < 1e300));
-INSERT INTO user_attributes (app_id, user_id, term, value, number)
-SELECT app_id, user_id, term, value, number FROM attributes_of_users;
 
--- Triggers, because many statements write users and none may forget this. Of several writes of one
--- user in a batch the attributes of the last one stay.
+-- Of several writes of one user in a batch the attributes of the last one stay.
 CREATE TRIGGER user_attributes_added AFTER INSERT ON users WHEN NEW.attributes <> '{}' BEGIN
   INSERT INTO user_attributes (app_id, user_id, term, value, number)
   SELECT app_id, user_id, term, value, number FROM attributes_of_users
@@ -53,4 +44,26 @@ WHEN NEW.attributes <> OLD.attributes BEGIN
 END;
 CREATE TRIGGER user_attributes_removed AFTER DELETE ON users BEGIN
   DELETE FROM user_attributes WHERE app_id = OLD.app_id AND user_id = OLD.id;
+END;
+
+-- Users who are not active, so that segments are counted without reading the users themselves.
+CREATE TABLE inactive_users (
+  app_id TEXT NOT NULL,
+  user_id TEXT NOT NULL,
+  PRIMARY KEY (app_id, user_id)
+) WITHOUT ROWID;
+
+CREATE TRIGGER inactive_users_added AFTER INSERT ON users
+WHEN NEW.status <> 'active' OR NEW.deleted_at IS NOT NULL BEGIN
+  INSERT INTO inactive_users (app_id, user_id) VALUES (NEW.app_id, NEW.id) ON CONFLICT DO NOTHING;
+END;
+CREATE TRIGGER inactive_users_changed AFTER UPDATE OF status, deleted_at ON users
+WHEN (NEW.status <> 'active' OR NEW.deleted_at IS NOT NULL)
+  <> (OLD.status <> 'active' OR OLD.deleted_at IS NOT NULL) BEGIN
+  DELETE FROM inactive_users WHERE app_id = OLD.app_id AND user_id = OLD.id;
+  INSERT INTO inactive_users (app_id, user_id)
+  SELECT NEW.app_id, NEW.id WHERE NEW.status <> 'active' OR NEW.deleted_at IS NOT NULL;
+END;
+CREATE TRIGGER inactive_users_removed AFTER DELETE ON users BEGIN
+  DELETE FROM inactive_users WHERE app_id = OLD.app_id AND user_id = OLD.id;
 END;

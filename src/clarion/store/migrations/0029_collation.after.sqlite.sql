@@ -1,1 +1,0 @@
--- SQLite compares texts by their code points.
