@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from clarion.access.model import App
-from clarion.access.sql import SqlApps
+from clarion.access.sql import Apps
 from clarion.catalog.model import (
     Category,
     Channel,
@@ -32,7 +32,7 @@ from clarion.events.leases import LEASE_MS
 from clarion.events.model import NEVER
 from clarion.inbox.model import InboxAction
 from clarion.people.model import Preferences, User
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.push.model import (
     DeviceDetails,
     DevicePreferences,
@@ -747,8 +747,8 @@ def _furnished() -> bytes:
 async def _furnish(loop: SeededLoop, disk: Disk, calm: Faults) -> None:
     engine = await SimulatedEngine.open(loop, disk, calm, print)
     app: App = make_app(id=APP, bundle_id="com.example.simulated")
-    await SqlApps(engine).create(app, make_provider_key(app))
-    types, templates, users = SqlTypes(engine), SqlTemplates(engine), SqlUsers(engine)
+    await Apps(engine).create(app, make_provider_key(app))
+    types, templates, users = SqlTypes(engine), SqlTemplates(engine), Users(engine)
     for each in TYPES.values():
         await types.put(APP, each, START)
         for channel in (Channel.IN_APP, Channel.PUSH):

@@ -25,7 +25,7 @@ from clarion.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from clarion.access.port import Apps, Keys
+    from clarion.access.sql import Apps, Keys
     from clarion.app.stores import Stores
     from clarion.clock import Clock
     from clarion.nodes.port import Membership

@@ -23,7 +23,7 @@ from clarion.events.handover import Handover
 from clarion.events.intake import Intake
 from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, Leases
 from clarion.events.lost_claims import LostClaims
-from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind, JobOutcome
+from clarion.events.model import AUDIENCES, DECISIONS, NEVER, POOLS, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import Decide, JobHandler, PipelinePorts
 from clarion.events.quotas import BatchSize, SharedBatch
@@ -253,11 +253,7 @@ class Pipeline:
 
 
 def _make_turns() -> dict[str, Turns]:
-    return {
-        DECISIONS: Turns(per_app=TURNS_PER_APP),
-        AUDIENCES: Turns(per_app=1),
-        **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
-    }
+    return {pool: Turns(per_app=TURNS_PER_APP if pool == DECISIONS else 1) for pool in POOLS}
 
 
 def _make_channel_pools(

@@ -12,7 +12,7 @@ import errno
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from clarion.access.model import AdminCredential, AppCaller, Caller
 from clarion.access.port import Authenticators, Origins
@@ -32,6 +32,7 @@ from clarion.http.admission import Admission
 from clarion.http.asgi import (
     Endpoint,
     FastRoute,
+    Framework,
     Headers,
     Message,
     Receive,
@@ -77,15 +78,6 @@ _DESCRIPTORS_PAUSE_S = 0.5
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
-
-
-class Framework(Protocol):
-    """An ASGI application that lists its routes, each with a `path` and its `methods`."""
-
-    @property
-    def routes(self) -> Sequence[Any]: ...
-
-    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 
 class Rest(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sized
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily
@@ -12,10 +12,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from clarion import __version__
+from clarion.nodes.bus_counts import BusCounts
 from clarion.pacing import WorkSlices
 from clarion.telemetry.gateway_metrics import CircuitMetrics, GatewayMetrics, watch_devices
 from clarion.telemetry.pipeline_metrics import ChannelMetrics, PipelineMetrics, watch_ledger
 from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter
+
+if TYPE_CHECKING:
+    from clarion.http.connections import Connections
 
 __all__ = [
     "ChannelMetrics",
@@ -47,13 +51,6 @@ class Writer(Protocol):
     def waiting_bytes(self) -> int: ...
 
 
-class ClosedConnections(Sized, Protocol):
-    """The open connections, and how many were closed for which reason."""
-
-    @property
-    def closed(self) -> Mapping[Any, int]: ...
-
-
 class SandboxCounts(Protocol):
     """The processes for schemas and templates, with what they have done since the start."""
 
@@ -68,21 +65,6 @@ class SandboxCounts(Protocol):
 
     @property
     def waiting(self) -> int: ...
-
-
-class BusCounts(Protocol):
-    """What a bus has done since its start."""
-
-    messages_sent: int
-    messages_received: int
-    frames_sent: int
-    frames_received: int
-    bytes_sent: int
-    bytes_received: int
-    rebuilds: int
-
-    @property
-    def dropped(self) -> Mapping[Any, int]: ...
 
 
 class WatchedBus(Protocol):
@@ -178,7 +160,7 @@ class Metrics:
         doc = "Open live streams and sockets of users."
         self._watch("clarion_inbox_streams", doc, live.__len__)
 
-    def watch_connections(self, connections: ClosedConnections) -> None:
+    def watch_connections(self, connections: Connections) -> None:
         """Export the open connections to the HTTP listeners, and why others were closed."""
 
         def read() -> Iterable[Metric]:
