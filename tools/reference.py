@@ -66,7 +66,7 @@ by `tools/reference.py`.
 | same provider | It may have been taken. Only this provider is tried again, with the same id, up to three times; then the others are tried too. |
 | reject | Refused; the delivery has failed, with reason `rejected`. |
 | gone | The address no longer exists: a device is invalidated and listed in the feedback, a webhook is disabled. |
-| disable | The provider refuses its settings or credentials. The next one is tried; this one is left alone for five minutes, then tried again. |
+| disable | The provider refuses its settings or credentials. The next one is tried; this one is not used for five minutes, then tried again. |
 """
 
 
@@ -153,7 +153,7 @@ def _describe_waits() -> str:
         " never disabled before they are over. A message that could not be tried, because all slots"
         " are in use or the daily cap is reached, waits without an attempt being counted.\n"
         f"\nIf {FAILED_SHARE:.0%} of at least {LEAST_ATTEMPTS} attempts of a provider failed within"
-        f" {WINDOW_MS // 1000} seconds, it is left alone for {OPEN_MS[0] // 1000} to {OPEN_MS[1] // 1000}"
+        f" {WINDOW_MS // 1000} seconds, it is not used for {OPEN_MS[0] // 1000} to {OPEN_MS[1] // 1000}"
         " seconds, or as long as its `Retry-After` says; meanwhile the next one is used. Each node"
         " counts for itself.\n"
         "\nWhen a provider is added or changed, up to"
