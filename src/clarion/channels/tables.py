@@ -8,7 +8,7 @@ from clarion.store.table import Owner, Sealed, Stays, Table
 PROVIDERS = Table(
     "providers",
     Provider,
-    # They are sealed by whoever stores them.
+    # The store seals them itself.
     codecs={"secrets": (None, None)},
     key=("app_id", "channel", "name"),
     owner=Owner.APP,

@@ -36,7 +36,7 @@ from clarion.events.worker import Pool, Worker
 from clarion.fields import REFUSED_SCHEMES
 from clarion.telemetry.metrics import PipelineMetrics
 
-# While one commits its batch, another decides the next: so many turns an app may have at once.
+# Turns that an app may have at once: while one commits its batch, another decides the next.
 TURNS_PER_APP = 2
 # Other apps find a free worker while one app has all the turns that it may have.
 DECIDERS = 8
@@ -191,7 +191,7 @@ class Pipeline:
         self._note_due(DECISIONS, app_id)
 
     async def hasten(self, app_id: str, channel: Channel, after_ms: int) -> None:
-        """Make what waits for another try on a channel due after so long, the most urgent first."""
+        """Make deliveries that wait for a retry on a channel due sooner, urgent ones first."""
         due_at, left = self._ports.clock.now() + after_ms, HASTENED_LIMIT
         for lane in sorted(Priority, reverse=True):
             found = HASTENED_AT_ONCE
