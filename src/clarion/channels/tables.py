@@ -14,7 +14,7 @@ PROVIDERS = Table(
     owner=Owner.APP,
     impersonal="of apps",
     columns={"secrets": Sealed(secrets_context)},
-    ends=Stays("An app deletes its providers."),
+    ends=Stays("Deleted over the API."),
     shard=("app_id",),
     note="small, on every shard",
 )
