@@ -14,7 +14,7 @@ import sys
 import msgspec
 import uvloop
 
-from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.authentication import AdminAuthenticator
 from clarion.access.administrators.policy import SignInPolicy
 from clarion.access.callers import Callers
 from clarion.access.known_apps import KnownApps
@@ -118,7 +118,7 @@ def build_front(settings: Settings, stores: Stores) -> Front:
                 tickets=stores.tickets,
                 is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
             ),
-            AdminAuthentication(
+            AdminAuthenticator(
                 stores.admins, apps=stores.apps, policy=SignInPolicy(), clock=stores.clock
             ),
         ),

@@ -17,7 +17,7 @@ import jwt
 
 from clarion.clock import SystemClock
 from clarion.people.model import User
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.push.model import Device, DeviceDetails, Platform
 from clarion.push.registry import hash_secret
 from clarion.push.sql.devices import ADD as ADD_DEVICE
@@ -86,7 +86,7 @@ class Installation:
             for n in range(count)
         ]
         async with self.opened() as engine:
-            store = SqlUsers(engine)
+            store = Users(engine)
             for start in range(0, count, AT_A_TIME):
                 part = users[start : start + AT_A_TIME]
                 await asyncio.gather(*(store.put(user) for user in part))

@@ -8,11 +8,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from clarion.access.vault import AesVault
-from clarion.catalog.catalog import CachedCatalog
+from clarion.access.vault import Vault
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Category, Channel, Priority
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
-from clarion.channels.gateway import GatewayDevices
+from clarion.channels.gateway import PushDevices
 from clarion.channels.kinds import find_address
 from clarion.channels.model import Address, OutgoingMessage, Try, Unknown
 from clarion.channels.port import Sender
@@ -40,8 +40,8 @@ from clarion.history.model import Content, Delivery, DeliveryStatus, Notificatio
 from clarion.history.sql.deliveries import SqlDeliveries
 from clarion.history.sql.notifications import SqlNotificationReader
 from clarion.people.model import User
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.registry import Registry
@@ -235,7 +235,7 @@ def build_pipeline(
         metrics=GatewayMetrics(CollectorRegistry()),
         stored_limit=1_000,
     )
-    registry = Registry(Devices(engine), connections, clock, AesVault(bytes(32)))
+    registry = Registry(Devices(engine), connections, clock, Vault(bytes(32)))
     ports = PipelinePorts(
         events=SqlEvents(engine),
         queue=SqlQueue(engine),
@@ -243,18 +243,18 @@ def build_pipeline(
         claims=SqlClaims(engine),
         outcomes=SqlOutcomes(engine),
         deliveries=SqlDeliveries(engine),
-        users=SqlUsers(engine),
-        segments=SqlSegments(engine),
+        users=Users(engine),
+        segments=Segments(engine),
         devices=Devices(engine),
         broadcasts=Broadcasts(engine),
-        catalog=CachedCatalog(
+        catalog=Catalog(
             SqlTypes(engine), SqlCategories(engine), SqlTemplates(engine), clock, DirectSandbox()
         ),
         clock=clock,
         channels=FixedChannels(senders),
         gateway=dispatch,
         registry=registry,
-        push_devices=GatewayDevices(dispatch, AesVault(bytes(32)), clock),
+        push_devices=PushDevices(dispatch, Vault(bytes(32)), clock),
         is_live=is_live,
     )
     return Pipeline(

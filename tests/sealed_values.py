@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from clarion.access.administrators.model import totp_context
 from clarion.access.app_keys import user_key_context
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.app.key_rotation import SEALED
 from clarion.audit.chain import retired_key_context
 from clarion.channels.model import secrets_context
@@ -65,7 +65,7 @@ _INSERT_INSTALLATION = statement(
 _PLANTED_SLOTS = 2
 
 
-async def plant(engine: Engine, vault: AesVault, count: int, *, first: int = 0) -> None:
+async def plant(engine: Engine, vault: Vault, count: int, *, first: int = 0) -> None:
     """Add so many values to each sealed column, and a device without an address."""
     for number in range(first, first + count):
         app, secret, unique = f"app-{number}", PLANTED + b"-%d" % number, b"%d" % number
@@ -126,7 +126,7 @@ async def read_rows(engine: Engine, table: str) -> list[Row]:
     return [row for row in await engine.fetch(select) if row[-1] is not None]
 
 
-async def open_all(engine: Engine, vault: AesVault) -> int:
+async def open_all(engine: Engine, vault: Vault) -> int:
     """Open every value, which must be the one planted; return how many there are."""
     count = 0
     for column in SEALED:

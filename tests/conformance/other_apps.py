@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from clarion.access.model import App, ProviderKey
 from clarion.access.provisioning import create_app
-from clarion.access.sql import SqlApps, open_provider_keys
-from clarion.access.vault import AesVault
+from clarion.access.sql import Apps, open_provider_keys
+from clarion.access.vault import Vault
 from clarion.clock import SystemClock
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine
@@ -40,7 +40,7 @@ def add_other_apps(data: Path, first: Provider) -> OtherApps:
 async def _add_other_apps(data: Path, first: Provider) -> OtherApps:
     url = f"sqlite:///{data / 'clarion.db'}"
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
-    vault = AesVault(*DataDirectory(data).read_master_keys())
+    vault = Vault(*DataDirectory(data).read_master_keys())
     try:
         return OtherApps(
             other=await _new_app(engine, vault, "com.example.other"),
@@ -53,11 +53,11 @@ async def _add_other_apps(data: Path, first: Provider) -> OtherApps:
         await engine.close()
 
 
-async def _new_app(engine: Engine, vault: AesVault, bundle_id: str) -> Provider:
+async def _new_app(engine: Engine, vault: Vault, bundle_id: str) -> Provider:
     new = await create_app(
         name=bundle_id,
         bundle_id=bundle_id,
-        apps=SqlApps(engine),
+        apps=Apps(engine),
         vault=vault,
         clock=SystemClock(),
     )
@@ -72,11 +72,11 @@ async def _new_app(engine: Engine, vault: AesVault, bundle_id: str) -> Provider:
 
 
 async def _new_sibling(engine: Engine, first: Provider) -> Provider:
-    app = await SqlApps(engine).get(first.app_id)
+    app = await Apps(engine).get(first.app_id)
     assert isinstance(app, App)
     made = replace(app, id=SystemClock().new_id(), bundle_id="com.example.sibling")
     key, pem = _make_key(made.id, first.team_id, "SIBLINGKEY")
-    await SqlApps(engine).create(made, key)
+    await Apps(engine).create(made, key)
     return replace(
         first, app_id=made.id, bundle_id=made.bundle_id, key_id=key.key_id, key_pem=pem, api_key=""
     )

@@ -14,18 +14,10 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from clarion.access.administrators.port import AdminStores
-from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import ProviderKey, UserKey
-from clarion.access.port import AppKeys, Apps, Keys, Tickets
-from clarion.access.sql import (
-    SqlApps,
-    SqlKeys,
-    SqlTickets,
-    open_provider_keys,
-    open_user_keys,
-)
-from clarion.access.vault import AesVault
+from clarion.access.sql import AppKeys, Apps, Keys, Tickets, open_provider_keys, open_user_keys
+from clarion.access.vault import Vault
 from clarion.catalog.port import Templates, Types
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.port import Providers
@@ -34,9 +26,8 @@ from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Allowance, Dependency, Limits, Quota, Taken
 from clarion.nodes.redis.breaker import make_breaker
 from clarion.nodes.redis.limits import RedisLimits
-from clarion.people.port import Segments, Users
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.messages import History, Messages
 from clarion.push.sql.devices import Devices
 from clarion.push.sql.feedback import FeedbackList
@@ -176,12 +167,12 @@ def reopen(database_url: str) -> Reopen:
 
 @pytest.fixture
 def apps(engine: Engine) -> Apps:
-    return SqlApps(engine)
+    return Apps(engine)
 
 
 @pytest.fixture
 def keys(engine: Engine) -> Keys:
-    return SqlKeys(engine)
+    return Keys(engine)
 
 
 @pytest.fixture
@@ -196,7 +187,7 @@ def provider_keys(engine: Engine) -> AppKeys[ProviderKey]:
 
 @pytest.fixture
 def tickets(engine: Engine) -> Tickets:
-    return SqlTickets(engine)
+    return Tickets(engine)
 
 
 @pytest.fixture
@@ -246,17 +237,17 @@ def statistics(engine: Engine) -> Statistics:
 
 @pytest.fixture
 def users(engine: Engine) -> Users:
-    return SqlUsers(engine)
+    return Users(engine)
 
 
 @pytest.fixture
 def segments(engine: Engine) -> Segments:
-    return SqlSegments(engine)
+    return Segments(engine)
 
 
 @pytest.fixture
 def providers(engine: Engine) -> Providers:
-    return SqlProviders(engine, AesVault(bytes(32)))
+    return SqlProviders(engine, Vault(bytes(32)))
 
 
 @pytest.fixture

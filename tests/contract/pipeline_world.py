@@ -31,7 +31,7 @@ from clarion.history.model import Delivery, Notification
 from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.people.model import Preferences, User
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.contract.conftest import opened
@@ -119,7 +119,7 @@ class World:
         self._runner = runner
         self._engine = engine
         self._inboxes = SqlInboxes(engine)
-        self._users = SqlUsers(engine)
+        self._users = Users(engine)
         providers: dict[Channel, Sender] = {Channel.STUB: self.provider}
         self._make = partial(_build, engine, self.clock, providers)
         self.zombie = self.pipeline = runner.run(self._make())

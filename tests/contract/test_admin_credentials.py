@@ -5,26 +5,23 @@ from typing import Any
 
 import pytest
 
-from clarion.access.administrators.attempts import (
-    FIRST_LOCK_MS,
-    FORGOTTEN_MS,
-    LONGEST_LOCK_MS,
-    counted,
-)
+from clarion.access.administrators.attempts import counted
 from clarion.access.administrators.model import (
+    LIVE_ADMIN_KEYS_LIMIT,
+    SESSIONS_LIMIT,
     AdminKey,
     RecoveryCode,
     TotpSecret,
     TotpState,
     TrustedDevice,
 )
-from clarion.access.administrators.port import (
-    LIVE_ADMIN_KEYS_LIMIT,
-    SESSIONS_LIMIT,
-    AdminStores,
+from clarion.access.administrators.sql.attempts import (
+    FIRST_LOCK_MS,
+    FORGOTTEN_MS,
+    LONGEST_LOCK_MS,
     Counter,
 )
-from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import Role
 from clarion.access.tables import ADMIN_SESSIONS, SIGN_IN_ATTEMPTS, TRUSTED_DEVICES
 from clarion.errors import (

@@ -4,9 +4,14 @@ import asyncio
 
 import pytest
 
-from clarion.access.administrators.model import FIRST, Administrator, RecoveryCode, TotpState
-from clarion.access.administrators.port import ADMINISTRATORS_LIMIT, AdminStores
-from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.administrators.model import (
+    ADMINISTRATORS_LIMIT,
+    FIRST,
+    Administrator,
+    RecoveryCode,
+    TotpState,
+)
+from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import Role
 from clarion.errors import Conflict
 from clarion.idempotency.model import StoredResponse

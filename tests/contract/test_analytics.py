@@ -1,4 +1,4 @@
-"""The `Tally` and `Analytics` ports: everything counts once, at the time at which it happened."""
+"""The contract of `Tally` and `Analytics`: everything counts once, at the time it happened."""
 
 import asyncio
 from collections import Counter
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from clarion.access.sql import SqlApps
+from clarion.access.sql import Apps
 from clarion.analytics.model import HOUR_MS, Cell, Interval, Metric, Progress, Query
 from clarion.analytics.model import Dimension as By
 from clarion.analytics.rollup import LAG_MS, PARTS, SETTLE_MS, Rollup
-from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
+from clarion.analytics.sql.aggregates import Analytics, SqlTally
 from clarion.catalog.model import Channel
 from clarion.clock import first_id_of
 from clarion.events.model import JobOutcome
@@ -61,7 +61,7 @@ class Day:
         self.store = PipelineStore(engine, app_id)
         self.inboxes = SqlInboxes(engine)
         self.rollup = Rollup(SqlTally(engine), 1)
-        self.analytics = SqlAnalytics(engine)
+        self.analytics = Analytics(engine)
 
     async def notify(
         self, at: int, *deliveries: dict[str, Any], attempts: tuple[Attempt, ...] = ()
@@ -126,13 +126,13 @@ class Day:
 @pytest.fixture
 async def day(engine: Engine) -> Day:
     app = make_app()
-    await SqlApps(engine).create(app, make_provider_key(app))
+    await Apps(engine).create(app, make_provider_key(app))
     await SqlTally(engine).start(NOW + HOUR_MS)
     return Day(engine, app.id)
 
 
 async def test_before_anything_was_counted_there_is_nothing(engine: Engine) -> None:
-    analytics = SqlAnalytics(engine)
+    analytics = Analytics(engine)
     assert await analytics.get_progress() is None
     first = Progress(0, NOW - HOUR_MS, NOW - HOUR_MS)
     assert await SqlTally(engine).start(NOW + SECOND) == first

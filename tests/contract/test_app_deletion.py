@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from clarion.access.sql import SqlApps
+from clarion.access.sql import Apps
 from clarion.app.housekeeping import MARK_KEPT_MS, delete_apps
 from clarion.app.tables import TABLES
 from clarion.store.engine import Engine
@@ -91,22 +91,22 @@ async def count_rows(engine: Engine, schema: Schema, app_id: str) -> dict[str, i
 async def add_apps(engine: Engine) -> tuple[str, str]:
     both = make_app(), make_app()
     for app in both:
-        await SqlApps(engine).create(app, make_provider_key(app))
+        await Apps(engine).create(app, make_provider_key(app))
     return both[0].id, both[1].id
 
 
 async def test_everything_of_the_app_is_removed_and_nothing_of_another(
     engine: Engine, schema: Schema
 ) -> None:
-    apps = SqlApps(engine)
+    apps = Apps(engine)
     gone, other = await add_apps(engine)
     for app_id in (gone, other):
         await fill(engine, schema, app_id)
     before = await count_rows(engine, schema, other)
     assert set(before) == list_owned(schema) | OF_NOTIFICATIONS
-    assert await delete_apps(engine, SqlApps(engine), NOW) == 0, "no app is deleted yet"
+    assert await delete_apps(engine, Apps(engine), NOW) == 0, "no app is deleted yet"
     assert await apps.delete(gone, NOW)
-    while await delete_apps(engine, SqlApps(engine), NOW):
+    while await delete_apps(engine, Apps(engine), NOW):
         pass
     assert (await count_rows(engine, schema, gone)).keys() <= KEPT
     assert await count_rows(engine, schema, other) == before
@@ -120,9 +120,9 @@ async def test_a_step_removes_a_bounded_part_and_the_next_goes_on(
     gone, _ = await add_apps(engine)
     await fill(engine, schema, gone, CHUNK + 1)
     total = sum((await count_rows(engine, schema, gone)).values())
-    await SqlApps(engine).delete(gone, NOW)
+    await Apps(engine).delete(gone, NOW)
     steps, left = 0, total
-    while await delete_apps(engine, SqlApps(engine), NOW):
+    while await delete_apps(engine, Apps(engine), NOW):
         steps += 1
         now_left = sum((await count_rows(engine, schema, gone)).values())
         # A table may begin a step that another has nearly filled; notifications have children.
@@ -135,15 +135,15 @@ async def test_a_step_removes_a_bounded_part_and_the_next_goes_on(
 async def test_what_is_written_late_is_removed_too_and_then_the_mark(
     engine: Engine, schema: Schema
 ) -> None:
-    apps = SqlApps(engine)
+    apps = Apps(engine)
     gone, _ = await add_apps(engine)
     await apps.delete(gone, NOW)
-    while await delete_apps(engine, SqlApps(engine), NOW + MARK_KEPT_MS - 1):
+    while await delete_apps(engine, Apps(engine), NOW + MARK_KEPT_MS - 1):
         pass
     await fill(engine, schema, gone)
-    assert await delete_apps(engine, SqlApps(engine), NOW + MARK_KEPT_MS) > 0
+    assert await delete_apps(engine, Apps(engine), NOW + MARK_KEPT_MS) > 0
     assert await apps.list_deleted() == (gone,)
-    while await delete_apps(engine, SqlApps(engine), NOW + MARK_KEPT_MS):
+    while await delete_apps(engine, Apps(engine), NOW + MARK_KEPT_MS):
         pass
     assert (await count_rows(engine, schema, gone)).keys() <= KEPT
     assert await apps.list_deleted() == ()
@@ -153,5 +153,5 @@ async def test_a_living_app_is_left_alone(engine: Engine, schema: Schema) -> Non
     living, _ = await add_apps(engine)
     await fill(engine, schema, living)
     before = await count_rows(engine, schema, living)
-    assert await delete_apps(engine, SqlApps(engine), NOW + 10 * MARK_KEPT_MS) == 0
+    assert await delete_apps(engine, Apps(engine), NOW + 10 * MARK_KEPT_MS) == 0
     assert await count_rows(engine, schema, living) == before

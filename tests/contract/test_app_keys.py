@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from clarion.access.model import ProviderKey, UserKey
-from clarion.access.port import LIVE_KEYS_LIMIT, AppKeys, Apps
-from clarion.access.sql import open_provider_keys, open_user_keys
+from clarion.access.model import LIVE_KEYS_LIMIT, ProviderKey, UserKey
+from clarion.access.sql import AppKeys, Apps, open_provider_keys, open_user_keys
 from clarion.errors import Conflict
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_app, make_provider_key, make_user_key

@@ -1,11 +1,11 @@
-"""The `Apps` port."""
+"""The contract of `Apps`."""
 
 import asyncio
 
 import pytest
 
 from clarion.access.model import OF_INSTALLATION, UserKey, UserTokenAlgorithm
-from clarion.access.port import AppKeys, Apps, Keys
+from clarion.access.sql import AppKeys, Apps, Keys
 from clarion.errors import Conflict
 from tests.factories import NOW, make_app, make_key, make_provider_key, make_user_key
 from tests.replacing import replace

@@ -16,7 +16,7 @@ from clarion.events.pipeline import Pipeline
 from clarion.events.sql.ledger import SqlLedger
 from clarion.history.model import DeliveryStatus
 from clarion.inbox.sql.inboxes import SqlInboxes
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit
 from tests.contract.test_pipeline_nodes import check, on_nodes, set_up
@@ -63,7 +63,7 @@ async def working(app_id: str, *pipelines: Pipeline) -> AsyncIterator[None]:
 
 async def prepare(engine: Engine, app_id: str, *, body: str) -> Event:
     """Create a user and a type with this text, and return an event of it."""
-    await SqlUsers(engine).put(make_user("ana", app_id=app_id))
+    await Users(engine).put(make_user("ana", app_id=app_id))
     await SqlTypes(engine).put(app_id, make_type("PLAIN"), NOW)
     template = make_template("PLAIN", channel=Channel.IN_APP, body=body, subject=None)
     await SqlTemplates(engine).put(app_id, template)

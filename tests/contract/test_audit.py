@@ -1,14 +1,14 @@
-"""The `AuditLog` and `Chain` ports: entries join the unit of the change, and form one chain."""
+"""The contract of `AuditLog` and `Chain`: entries join the unit of the change, in one chain."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from clarion.access.port import Keys
+from clarion.access.sql import Keys
 from clarion.audit.chain import ChainKeys
 from clarion.audit.model import Act, ActorKind, AuditResult, ChainState, Entry, Filter
-from clarion.audit.sql import SqlAuditLog, SqlChain
+from clarion.audit.sql import AuditLog, Chain
 from clarion.audit.verification import verify_chain
 from clarion.errors import Conflict, InvalidFields
 from clarion.store.engine import Engine
@@ -26,13 +26,13 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-def log(engine: Engine, clock: FixedClock) -> SqlAuditLog:
-    return SqlAuditLog(engine, ChainKeys(KEY), clock, "node-1")
+def log(engine: Engine, clock: FixedClock) -> AuditLog:
+    return AuditLog(engine, ChainKeys(KEY), clock, "node-1")
 
 
 @pytest.fixture
-def chain(engine: Engine) -> SqlChain:
-    return SqlChain(engine.fetch)
+def chain(engine: Engine) -> Chain:
+    return Chain(engine.fetch)
 
 
 def act(action: str = "key.create", **changes: object) -> Act:
@@ -57,19 +57,17 @@ async def run(engine: Engine, sql: str, **values: Value) -> None:
     await engine.write(Unit("", (statement("attack", sql).step(**values),)))
 
 
-async def fill(log: SqlAuditLog, count: int, **changes: object) -> None:
+async def fill(log: AuditLog, count: int, **changes: object) -> None:
     for number in range(count):
         await log.write(act(f"action.{number}", **changes), AuditResult.DONE)
     assert await log.link_waiting() == count
 
 
-async def all_entries(chain: SqlChain) -> tuple[Entry, ...]:
+async def all_entries(chain: Chain) -> tuple[Entry, ...]:
     return await chain.read(0, 1000)
 
 
-async def test_an_entry_is_stored_with_the_change(
-    log: SqlAuditLog, keys: Keys, chain: SqlChain
-) -> None:
+async def test_an_entry_is_stored_with_the_change(log: AuditLog, keys: Keys, chain: Chain) -> None:
     key = make_key("app")
     with log.record(find(act())) as recording:
         log.describe(key_id=key.id)
@@ -84,7 +82,7 @@ async def test_an_entry_is_stored_with_the_change(
 
 
 async def test_a_change_that_is_refused_leaves_no_entry(
-    log: SqlAuditLog, keys: Keys, chain: SqlChain
+    log: AuditLog, keys: Keys, chain: Chain
 ) -> None:
     key = make_key("app")
     await keys.create(key)
@@ -94,7 +92,7 @@ async def test_a_change_that_is_refused_leaves_no_entry(
 
 
 async def test_one_entry_for_several_writes_and_none_for_what_is_not_recorded(
-    log: SqlAuditLog, keys: Keys, chain: SqlChain
+    log: AuditLog, keys: Keys, chain: Chain
 ) -> None:
     with log.record(find(act())) as recording:
         await asyncio.gather(*(keys.create(make_key("app")) for _ in range(5)))
@@ -107,7 +105,7 @@ async def test_one_entry_for_several_writes_and_none_for_what_is_not_recorded(
 
 
 async def test_a_replayed_request_is_recorded_as_unchanged(
-    log: SqlAuditLog, keys: Keys, chain: SqlChain
+    log: AuditLog, keys: Keys, chain: Chain
 ) -> None:
     for _ in range(2):
         with log.record(find(act())) as recording:
@@ -121,7 +119,7 @@ async def test_a_replayed_request_is_recorded_as_unchanged(
 
 
 async def test_a_failure_after_the_write_is_recorded_too(
-    log: SqlAuditLog, keys: Keys, chain: SqlChain
+    log: AuditLog, keys: Keys, chain: Chain
 ) -> None:
     with log.record(find(act())) as recording:
         await keys.create(make_key("app"))
@@ -132,7 +130,7 @@ async def test_a_failure_after_the_write_is_recorded_too(
 
 
 async def test_what_a_task_writes_after_its_act_has_no_entry(
-    log: SqlAuditLog, keys: Keys, chain: SqlChain
+    log: AuditLog, keys: Keys, chain: Chain
 ) -> None:
     go = asyncio.Event()
 
@@ -148,7 +146,7 @@ async def test_what_a_task_writes_after_its_act_has_no_entry(
     assert await chain.read_waiting("", 10) == ()
 
 
-async def test_the_rows_of_a_unit_are_its_own(log: SqlAuditLog, keys: Keys) -> None:
+async def test_the_rows_of_a_unit_are_its_own(log: AuditLog, keys: Keys) -> None:
     key = make_key("app")
     await keys.create(key)
     with log.record(find(act("key.revoke"))):
@@ -158,10 +156,10 @@ async def test_the_rows_of_a_unit_are_its_own(log: SqlAuditLog, keys: Keys) -> N
 
 
 async def test_users_are_named_by_pseudonyms_and_found_by_their_ids(
-    log: SqlAuditLog, engine: Engine, chain: SqlChain, clock: FixedClock
+    log: AuditLog, engine: Engine, chain: Chain, clock: FixedClock
 ) -> None:
     await log.write(act(user_id="ana@example.com"), AuditResult.DONE)
-    newer = SqlAuditLog(engine, ChainKeys(NEWER, KEY), clock, "node-1")
+    newer = AuditLog(engine, ChainKeys(NEWER, KEY), clock, "node-1")
     clock.advance(1)
     await newer.write(
         act(user_id="ana@example.com", actor_kind=ActorKind.USER, actor_id="ana@example.com"),
@@ -177,7 +175,7 @@ async def test_users_are_named_by_pseudonyms_and_found_by_their_ids(
 
 
 async def test_entries_are_listed_newest_first_by_app_action_actor_and_time(
-    log: SqlAuditLog, clock: FixedClock
+    log: AuditLog, clock: FixedClock
 ) -> None:
     for number in range(6):
         await log.write(
@@ -199,7 +197,7 @@ async def test_entries_are_listed_newest_first_by_app_action_actor_and_time(
     assert await times(since=NOW + 2000, until=NOW + 4000) == [3, 2]
 
 
-async def test_pages_hold_every_entry_once(log: SqlAuditLog) -> None:
+async def test_pages_hold_every_entry_once(log: AuditLog) -> None:
     await fill(log, 7)
     seen: list[str] = []
     after: str | None = None
@@ -214,7 +212,7 @@ async def test_pages_hold_every_entry_once(log: SqlAuditLog) -> None:
         await log.list(Filter(), after="x", limit=3)
 
 
-async def test_entries_are_listed_when_they_are_in_the_chain(log: SqlAuditLog) -> None:
+async def test_entries_are_listed_when_they_are_in_the_chain(log: AuditLog) -> None:
     await log.write(act(), AuditResult.DENIED, "forbidden")
     assert (await log.list(Filter(), after=None, limit=9)).items == ()
     await log.link_waiting()
@@ -222,7 +220,7 @@ async def test_entries_are_listed_when_they_are_in_the_chain(log: SqlAuditLog) -
     assert (entry.result, entry.reason) == (AuditResult.DENIED, "forbidden")
 
 
-class _Held(SqlChain):
+class _Held(Chain):
     """Holds whoever reads a batch of waiting entries, after the read, until it is released."""
 
     def __init__(self, engine: Engine) -> None:
@@ -238,10 +236,10 @@ class _Held(SqlChain):
 
 
 async def test_what_another_node_has_not_read_is_linked_though_that_node_was_faster(
-    engine: Engine, log: SqlAuditLog
+    engine: Engine, log: AuditLog
 ) -> None:
     """Whoever lists the entries after an act sees it, whatever other nodes link meanwhile."""
-    other = SqlAuditLog(engine, ChainKeys(KEY), FixedClock(), "node-2")
+    other = AuditLog(engine, ChainKeys(KEY), FixedClock(), "node-2")
     other.chain, log.chain = theirs, ours = _Held(engine), _Held(engine)
     await log.write(act("action.0"), AuditResult.DONE)
     linking = asyncio.create_task(other.link_waiting())
@@ -258,12 +256,12 @@ async def test_what_another_node_has_not_read_is_linked_though_that_node_was_fas
 
 
 async def test_nodes_that_link_at_once_make_one_chain(
-    log: SqlAuditLog, other_node: Engine, chain: SqlChain, clock: FixedClock
+    log: AuditLog, other_node: Engine, chain: Chain, clock: FixedClock
 ) -> None:
-    other = SqlAuditLog(other_node, ChainKeys(KEY), clock, "node-2")
+    other = AuditLog(other_node, ChainKeys(KEY), clock, "node-2")
     count = 40
 
-    async def work(each: SqlAuditLog) -> None:
+    async def work(each: AuditLog) -> None:
         for number in range(count):
             await each.write(act(f"action.{number}"), AuditResult.DONE)
             await each.link_waiting()
@@ -316,7 +314,7 @@ async def test_nodes_that_link_at_once_make_one_chain(
     ],
 )
 async def test_whatever_is_changed_or_removed_is_found(
-    engine: Engine, log: SqlAuditLog, chain: SqlChain, attack: str, fault: str
+    engine: Engine, log: AuditLog, chain: Chain, attack: str, fault: str
 ) -> None:
     await fill(log, 5)
     assert (await verify_chain(chain, ChainKeys(KEY))).fault is None
@@ -338,7 +336,7 @@ async def test_whatever_is_changed_or_removed_is_found(
     ],
 )
 async def test_the_newest_entries_can_be_verified_alone(
-    engine: Engine, log: SqlAuditLog, attack: str, fault: str | None
+    engine: Engine, log: AuditLog, attack: str, fault: str | None
 ) -> None:
     await fill(log, 5)
     await run(engine, attack)
@@ -346,7 +344,7 @@ async def test_the_newest_entries_can_be_verified_alone(
     assert (verified.first, verified.fault) == (4, fault)
 
 
-async def test_more_than_there_are_can_be_verified(log: SqlAuditLog) -> None:
+async def test_more_than_there_are_can_be_verified(log: AuditLog) -> None:
     assert (await log.verify_newest(10)).fault is None
     await fill(log, 3)
     verified = await log.verify_newest(10)
@@ -354,10 +352,10 @@ async def test_more_than_there_are_can_be_verified(log: SqlAuditLog) -> None:
 
 
 async def test_an_entry_that_somebody_else_adds_is_not_linked_and_is_found(
-    engine: Engine, log: SqlAuditLog, chain: SqlChain, clock: FixedClock
+    engine: Engine, log: AuditLog, chain: Chain, clock: FixedClock
 ) -> None:
     await fill(log, 2)
-    stranger = SqlAuditLog(engine, ChainKeys((KEY[0], b"x" * 32)), clock, "node-1")
+    stranger = AuditLog(engine, ChainKeys((KEY[0], b"x" * 32)), clock, "node-1")
     await stranger.write(act(), AuditResult.DONE)
     assert await log.link_waiting() == 0
     await log.write(act("action.after"), AuditResult.DONE)
@@ -367,7 +365,7 @@ async def test_an_entry_that_somebody_else_adds_is_not_linked_and_is_found(
     assert fault.endswith("was not written by Clarion")
 
 
-async def test_a_copied_entry_is_found(engine: Engine, log: SqlAuditLog, chain: SqlChain) -> None:
+async def test_a_copied_entry_is_found(engine: Engine, log: AuditLog, chain: Chain) -> None:
     """An entry with a valid signature gets no second place in the chain."""
     await fill(log, 3)
     await run(
@@ -380,11 +378,11 @@ async def test_a_copied_entry_is_found(engine: Engine, log: SqlAuditLog, chain: 
 
 
 async def test_the_chain_goes_on_with_another_key(
-    engine: Engine, log: SqlAuditLog, chain: SqlChain, clock: FixedClock
+    engine: Engine, log: AuditLog, chain: Chain, clock: FixedClock
 ) -> None:
     await fill(log, 2)
     await log.write(act("action.between"), AuditResult.DONE)
-    newer = SqlAuditLog(engine, ChainKeys(NEWER, KEY), clock, "node-1")
+    newer = AuditLog(engine, ChainKeys(NEWER, KEY), clock, "node-1")
     assert await newer.link_waiting() == 1
     await newer.write(act("action.last"), AuditResult.DONE)
     assert await newer.link_waiting() == 1
@@ -395,7 +393,7 @@ async def test_the_chain_goes_on_with_another_key(
 
 
 async def test_a_pruned_chain_can_be_verified(
-    log: SqlAuditLog, chain: SqlChain, clock: FixedClock
+    log: AuditLog, chain: Chain, clock: FixedClock
 ) -> None:
     await fill(log, 4)
     clock.advance(DAY)
@@ -413,7 +411,7 @@ async def test_a_pruned_chain_can_be_verified(
 
 
 async def test_an_entry_from_the_future_does_not_stop_pruning(
-    log: SqlAuditLog, clock: FixedClock, chain: SqlChain
+    log: AuditLog, clock: FixedClock, chain: Chain
 ) -> None:
     clock.advance(1000 * DAY)
     await fill(log, 1)
@@ -423,6 +421,6 @@ async def test_an_entry_from_the_future_does_not_stop_pruning(
     assert (await chain.get_state()).pruned_sequence == 3
 
 
-async def test_an_empty_chain_is_whole(chain: SqlChain) -> None:
+async def test_an_empty_chain_is_whole(chain: Chain) -> None:
     assert await chain.get_state() == ChainState()
     assert (await verify_chain(chain, ChainKeys(KEY))).fault is None

@@ -13,7 +13,7 @@ from clarion.events.cases import CaseReader, DecisionRequest
 from clarion.events.drafts import EventDraft
 from clarion.history.model import Content, Delivery, DeliveryStatus, ReasonCode
 from clarion.people.model import Preferences
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -66,7 +66,7 @@ def devices(engine: Engine) -> CountingDevices:
 @pytest.fixture
 async def cases(engine: Engine, devices: CountingDevices, app_id: str) -> CaseReader:
     for name in ("ana", "bo", "eve"):
-        await SqlUsers(engine).put(make_user(name, app_id=app_id))
+        await Users(engine).put(make_user(name, app_id=app_id))
     reader = build_pipeline(engine, FixedClock(), {}).explainer.cases
     return replace(reader, ports=replace(reader.ports, devices=devices))
 
@@ -126,7 +126,7 @@ async def test_a_push_that_a_quiet_device_held_is_sent_when_it_is_no_longer_quie
     engine: Engine, devices: CountingDevices, app_id: str
 ) -> None:
     user = make_user("ana", app_id=app_id, attributes={"stub": "delivered"})
-    await SqlUsers(engine).put(replace(user, preferences=Preferences(quiet_hours=(False,) * 24)))
+    await Users(engine).put(replace(user, preferences=Preferences(quiet_hours=(False,) * 24)))
     quiet = DevicePreferences(quiet_hours=(True,) * 24)
     device = make_device(app_id, details=DeviceDetails(user_id="ana"), preferences=quiet)
     await devices.add(device)

@@ -10,7 +10,7 @@ from clarion.catalog.model import Priority
 from clarion.events.model import DECISIONS, Job, JobOutcome
 from clarion.events.sql.jobs import CLAIM, SqlQueue
 from clarion.nodes.model import Node
-from clarion.nodes.sql import SqlNodes
+from clarion.nodes.sql import NodeRecords
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate
 from clarion.store.postgres.runner import unveil
@@ -105,7 +105,7 @@ async def test_what_is_written_apart_holds_up_no_request(
     transaction = rival.transaction()
     await transaction.start()
     await rival.execute("UPDATE nodes SET seen_at = 2")
-    beat = asyncio.ensure_future(SqlNodes(engine).beat(Node("a", "a", "0", 1, 3), until=9))
+    beat = asyncio.ensure_future(NodeRecords(engine).beat(Node("a", "a", "0", 1, 3), until=9))
     async with asyncio.timeout(PATIENCE_S):
         while not await rival.fetchval(BLOCKED):
             assert not beat.done()

@@ -13,7 +13,7 @@ from clarion.catalog.model import Category
 from clarion.errors import IdempotencyKeyReused
 from clarion.idempotency.model import StoredResponse
 from clarion.people.model import UserStatus
-from clarion.people.port import Users
+from clarion.people.sql import Users
 from clarion.push.messages import History, Messages
 from clarion.push.model import (
     Device,

@@ -9,7 +9,7 @@ import apsw
 import msgspec
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.app.tables import PERSONAL
 from clarion.errors import Conflict, EmailTaken, NotFound
 from clarion.events.model import (
@@ -29,11 +29,10 @@ from clarion.people.erasure.api import UserExport
 from clarion.people.erasure.eraser import SETTLE_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.model import ErasureStatus
-from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
-from clarion.people.erasure.sql.erasures import SqlErasures
-from clarion.people.erasure.sql.exports import SqlExports
-from clarion.people.port import Users
-from clarion.people.sql import SqlUsers
+from clarion.people.erasure.sql.deleted_users import DeletedUsers
+from clarion.people.erasure.sql.erasures import Erasures
+from clarion.people.erasure.sql.exports import Exports
+from clarion.people.sql import Users
 from clarion.push.messages import Messages
 from clarion.push.model import DeviceDetails, MessageStatus
 from clarion.push.sql.devices import Devices
@@ -64,8 +63,8 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-def erasures(engine: Engine, clock: FixedClock) -> SqlErasures:
-    return SqlErasures(engine, AesVault(bytes(32)), clock, PERSONAL)
+def erasures(engine: Engine, clock: FixedClock) -> Erasures:
+    return Erasures(engine, Vault(bytes(32)), clock, PERSONAL)
 
 
 class Received:
@@ -84,9 +83,9 @@ def heard() -> Received:
 
 
 @pytest.fixture
-def eraser(engine: Engine, erasures: SqlErasures, clock: FixedClock, heard: Received) -> Eraser:
+def eraser(engine: Engine, erasures: Erasures, clock: FixedClock, heard: Received) -> Eraser:
     return Eraser(
-        deleted=SqlDeletedUsers(engine),
+        deleted=DeletedUsers(engine),
         erasures=erasures,
         clock=clock,
         scrub=engine.scrub,
@@ -296,10 +295,10 @@ async def test_an_erasure_goes_on_though_the_clock_was_set_back(
 async def test_two_nodes_can_run_the_same_erasure(
     engine: Engine, other_node: Engine, database_url: str, eraser: Eraser, clock: FixedClock
 ) -> None:
-    vault = AesVault(bytes(32))
+    vault = Vault(bytes(32))
     other = replace(
         eraser,
-        erasures=SqlErasures(other_node, vault, clock, PERSONAL),
+        erasures=Erasures(other_node, vault, clock, PERSONAL),
         scrub=other_node.scrub,
     )
     await plant(engine, database_url, "app", f"ana-{MARK}", MARK, count=20)
@@ -329,7 +328,7 @@ async def test_an_event_does_not_wait_for_a_recipient_who_was_erased(
     store = PipelineStore(engine, new_app_id())
     users = ["ana", "ben", "cid"]
     for user in users:
-        await SqlUsers(engine).put(make_user(user, app_id=store.app_id))
+        await Users(engine).put(make_user(user, app_id=store.app_id))
     event, (of_ana, of_ben, of_cid) = await expand(store, *users)
     assert await store.write(JobOutcome(job=of_ana, final_status=EventStatus.COMPLETED)) == [True]
     for user in ("ana", "ben", "ben"):  # that of Ana is counted already
@@ -345,7 +344,7 @@ async def test_the_last_recipient_who_is_erased_completes_the_event(
     engine: Engine, eraser: Eraser
 ) -> None:
     store = PipelineStore(engine, new_app_id())
-    await SqlUsers(engine).put(make_user("ana", app_id=store.app_id))
+    await Users(engine).put(make_user("ana", app_id=store.app_id))
     event, (of_ana, of_ben) = await expand(store, "ana", "ben")
     await store.write(JobOutcome(job=of_ben, final_status=EventStatus.COMPLETED))
     await eraser.erase(store.app_id, of_ana.user_id)
@@ -359,10 +358,10 @@ async def test_a_recipient_is_counted_once_by_whoever_is_first(
     store, count = PipelineStore(engine, new_app_id()), 20
     other = replace(
         eraser,
-        erasures=SqlErasures(other_node, AesVault(bytes(32)), clock, PERSONAL),
+        erasures=Erasures(other_node, Vault(bytes(32)), clock, PERSONAL),
         scrub=other_node.scrub,
     )
-    await SqlUsers(engine).put(make_user("ana", app_id=store.app_id))
+    await Users(engine).put(make_user("ana", app_id=store.app_id))
     expanded = [await expand(store, "ana", "ben") for _ in range(count)]
     jobs = [job for _, claimed in expanded for job in claimed if job.user_id == "ana"]
     outcomes = SqlOutcomes(other_node)
@@ -384,7 +383,7 @@ async def test_a_recipient_is_counted_once_by_whoever_is_first(
 
 
 async def read_export(engine: Engine, app_id: str, user_id: str) -> dict[str, object]:
-    parts = write_export(SqlExports(engine, PERSONAL), app_id, user_id, "now")
+    parts = write_export(Exports(engine, PERSONAL), app_id, user_id, "now")
     text = b"".join([part async for part in parts])
     read: dict[str, object] = msgspec.json.decode(text)
     return read
@@ -430,7 +429,7 @@ async def test_whoever_is_only_named_by_events_can_be_exported_and_erased(
     engine: Engine, eraser: Eraser
 ) -> None:
     """An app may use an id as actor or target that it never creates as a user."""
-    store, exports = PipelineStore(engine, new_app_id()), SqlExports(engine, PERSONAL)
+    store, exports = PipelineStore(engine, new_app_id()), Exports(engine, PERSONAL)
     event = await store.accept(content=by("zoe", data={"of": "ana"}), dedupe_key="ana:1")
     assert not await exports.exists(store.app_id, "nobody")
     assert await exports.exists(store.app_id, "zoe")
@@ -448,7 +447,7 @@ async def test_whoever_is_only_named_by_events_can_be_exported_and_erased(
 
 
 async def test_an_id_that_waits_in_any_table_is_known(engine: Engine) -> None:
-    app_id, exports = new_app_id(), SqlExports(engine, PERSONAL)
+    app_id, exports = new_app_id(), Exports(engine, PERSONAL)
     hours = {"used": 1, "expires_at": NOW}
     add = statement(
         "count",
@@ -553,7 +552,7 @@ async def test_answers_and_counts_are_those_of_each_user_though_scrubs_end_early
 
 
 async def plant_some(engine: Engine, url: str, user_id: str, count: int) -> None:
-    await SqlUsers(engine).put(make_user(user_id))
+    await Users(engine).put(make_user(user_id))
     await plant(engine, url, "app", user_id, user_id, count, tables=COUNTED)
 
 
@@ -567,8 +566,8 @@ def make_hasty(engine: Engine, clock: FixedClock, heard: Received) -> Eraser:
 
     tables = [each for each in PERSONAL if each.name in COUNTED]
     return Eraser(
-        deleted=SqlDeletedUsers(engine),
-        erasures=SqlErasures(engine, AesVault(bytes(32)), clock, tables),
+        deleted=DeletedUsers(engine),
+        erasures=Erasures(engine, Vault(bytes(32)), clock, tables),
         clock=clock,
         scrub=scrub,
         on_deleted=heard,

@@ -17,7 +17,7 @@ from clarion.events.deliverer import LEAST_ROOM
 from clarion.events.drafts import EventDraft, Recipient
 from clarion.events.pipeline import Pipeline
 from clarion.people.model import Preferences
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
 from tests.factories import NOW, make_template, make_type, make_user, new_app_id
@@ -69,7 +69,7 @@ async def set_up(engine: Engine, app_id: str, users: int) -> None:
         )
         for n in range(users)
     ]
-    await asyncio.gather(*(SqlUsers(engine).put(each) for each in people))
+    await asyncio.gather(*(Users(engine).put(each) for each in people))
 
 
 @asynccontextmanager

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.app.housekeeping import CHUNK, Task, list_tasks
 from clarion.app.installation import Installation
 from clarion.app.stores import Stores
 from clarion.audit.chain import ChainKeys
-from clarion.audit.sql import SqlAuditLog
+from clarion.audit.sql import AuditLog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.errors import StoreUnavailable
 from clarion.events.model import EventStatus
@@ -49,9 +49,9 @@ SETTINGS = load({"event_days": "30", "notification_days": "90", "device_days": "
 def stores(engine: Engine, tmp_path: Path) -> Stores:
     directory = DataDirectory(tmp_path / "data")
     directory.ensure()
-    vault = AesVault(*directory.ensure_master_keys())
+    vault = Vault(*directory.ensure_master_keys())
     clock = FixedClock(NOW)
-    audit_log = SqlAuditLog(engine, ChainKeys(("00000000", bytes(32))), clock, "node")
+    audit_log = AuditLog(engine, ChainKeys(("00000000", bytes(32))), clock, "node")
     here = Installation("here", "a test")
     return Stores(engine, clock, directory, ProcessSandbox(1), vault, audit_log, here)
 

@@ -5,11 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from clarion.access.sql import SqlKeys
+from clarion.access.sql import Keys
 from clarion.errors import IdempotencyKeyReused, StoreUnavailable
 from clarion.idempotency.model import StoredResponse
-from clarion.idempotency.port import IdempotencyKeys
-from clarion.idempotency.sql import SqlIdempotencyKeys
+from clarion.idempotency.sql import IdempotencyKeys
 from clarion.push.sql.devices import Devices
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
@@ -23,7 +22,7 @@ FORGET = statement("forget_key", "DELETE FROM idempotency_keys WHERE key = :key"
 
 @pytest.fixture
 def keys(engine: Engine) -> IdempotencyKeys:
-    return SqlIdempotencyKeys(engine)
+    return IdempotencyKeys(engine)
 
 
 async def test_a_response_is_found_once_it_is_stored(keys: IdempotencyKeys) -> None:
@@ -90,8 +89,8 @@ async def test_an_event_is_stored_although_its_key_is_pruned_after_it_was_refuse
 async def test_a_key_and_a_device_are_stored_although_theirs_is_pruned(engine: Engine) -> None:
     app_id = new_app_id()
     key, device = make_key(app_id), make_device(app_id=app_id)
-    assert await SqlKeys(forgetting(engine)).create(key, make_once(app_id)) is None
-    assert await SqlKeys(engine).find(key.id) == key
+    assert await Keys(forgetting(engine)).create(key, make_once(app_id)) is None
+    assert await Keys(engine).find(key.id) == key
     assert await Devices(forgetting(engine)).add(device, make_once(app_id, key="d")) is True
     assert await Devices(engine).get(app_id, device.id) is not None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clarion.access.vault import AesVault, key_id_of
+from clarion.access.vault import Vault, key_id_of
 from clarion.app import key_rotation
 from clarion.app.key_rotation import SEALED, count_keys, find_unreadable, refuse_retired_key
 from clarion.errors import CommandFailed, InternalError, StartError, StoreUnavailable
@@ -40,8 +40,8 @@ def directory(tmp_path: Path) -> DataDirectory:
 
 
 @pytest.fixture
-def old(directory: DataDirectory) -> AesVault:
-    return AesVault(*directory.read_master_keys())
+def old(directory: DataDirectory) -> Vault:
+    return Vault(*directory.read_master_keys())
 
 
 async def rotate(directory: DataDirectory, engine: Engine, url: str) -> bytes:
@@ -97,7 +97,7 @@ class DyingEngine:
 
 
 async def test_everything_is_sealed_with_the_new_key(
-    engine: Engine, database_url: str, directory: DataDirectory, old: AesVault
+    engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
     await plant(engine, old, 3)
     before = directory.read_master_keys()
@@ -106,13 +106,13 @@ async def test_everything_is_sealed_with_the_new_key(
     assert key not in before
     assert new == key_id_of(key) != old.key_id
     assert await count_keys(engine.fetch) == {new: COLUMNS * 3 + 1}
-    assert await open_all(engine, AesVault(key)) == COLUMNS * 3
+    assert await open_all(engine, Vault(key)) == COLUMNS * 3
     with pytest.raises(InternalError, match=f"key {new.hex()}"):
         await open_all(engine, old)
 
 
 async def test_a_rotation_reads_page_after_page(
-    engine: Engine, database_url: str, directory: DataDirectory, old: AesVault
+    engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
     await plant(engine, old, PAGE_ROWS + 3)
     shown: list[tuple[int, int]] = []
@@ -122,23 +122,23 @@ async def test_a_rotation_reads_page_after_page(
     total = COLUMNS * (PAGE_ROWS + 3)
     assert shown[-1] == (total + 1, total + 1)
     assert shown == sorted(shown)
-    assert await open_all(engine, AesVault(*directory.read_master_keys())) == total
+    assert await open_all(engine, Vault(*directory.read_master_keys())) == total
 
 
 async def test_a_rotation_can_follow_another(
-    engine: Engine, database_url: str, directory: DataDirectory, old: AesVault
+    engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
     await plant(engine, old, 1)
     for _ in range(3):
         await rotate(directory, engine, database_url)
-    assert await open_all(engine, AesVault(*directory.read_master_keys())) == COLUMNS
+    assert await open_all(engine, Vault(*directory.read_master_keys())) == COLUMNS
     assert await count_keys(engine.fetch) == {
         key_id_of(directory.read_master_keys()[0]): COLUMNS + 3
     }
 
 
 async def test_a_rotation_that_ends_anywhere_loses_nothing_and_is_resumed(
-    engine: Engine, database_url: str, directory: DataDirectory, old: AesVault
+    engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
     await plant(engine, old, 1)
     for step in itertools.islice(itertools.count(1), STEPS_AT_MOST):
@@ -147,7 +147,7 @@ async def test_a_rotation_that_ends_anywhere_loses_nothing_and_is_resumed(
         try:
             await rotate(DyingDirectory(directory.path, switch), dying, database_url)
         except Killed:
-            vault = AesVault(*directory.read_master_keys())
+            vault = Vault(*directory.read_master_keys())
             assert await open_all(engine, vault) == COLUMNS * step
             # Servers that start now seal with the new key.
             await plant(engine, vault, 1, first=step)
@@ -156,14 +156,14 @@ async def test_a_rotation_that_ends_anywhere_loses_nothing_and_is_resumed(
             break
         assert len(directory.read_master_keys()) == 1
     assert 10 < step < STEPS_AT_MOST
-    vault = AesVault(*directory.read_master_keys())
+    vault = Vault(*directory.read_master_keys())
     assert set(await count_keys(engine.fetch)) == {vault.key_id}
     assert await open_all(engine, vault) == COLUMNS * step
 
 
 @pytest.mark.parametrize("table", TABLES)
 async def test_a_value_that_is_moved_to_another_row_cannot_be_read(
-    engine: Engine, old: AesVault, table: str
+    engine: Engine, old: Vault, table: str
 ) -> None:
     await plant(engine, old, 2)
     (column,) = (each for each in SEALED if each.table == table)
@@ -175,7 +175,7 @@ async def test_a_value_that_is_moved_to_another_row_cannot_be_read(
 
 
 async def test_a_value_that_is_moved_to_another_column_cannot_be_read(
-    engine: Engine, old: AesVault
+    engine: Engine, old: Vault
 ) -> None:
     await plant(engine, old, 1)
     rows = {each: (await read_rows(engine, each.table))[0] for each in SEALED}
@@ -187,7 +187,7 @@ async def test_a_value_that_is_moved_to_another_column_cannot_be_read(
 
 
 async def test_a_value_that_cannot_be_read_keeps_the_old_key(
-    engine: Engine, database_url: str, directory: DataDirectory, old: AesVault
+    engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
     await plant(engine, old, 2)
     providers = SEALED[TABLES.index("providers")]
@@ -202,9 +202,9 @@ async def test_a_value_that_cannot_be_read_keeps_the_old_key(
 
 
 async def test_keys_that_are_missing_are_named(
-    engine: Engine, database_url: str, directory: DataDirectory, old: AesVault
+    engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
-    other = AesVault(b"x" * 32)
+    other = Vault(b"x" * 32)
     await plant(engine, other, 1)
     with pytest.raises(CommandFailed, match=rf"not in master\.key: {other.key_id.hex()}"):
         await rotate(directory, engine, database_url)
@@ -216,7 +216,7 @@ async def test_keys_that_are_missing_are_named(
 
 
 async def test_a_key_that_was_replaced_is_refused(
-    engine: Engine, database_url: str, directory: DataDirectory, old: AesVault
+    engine: Engine, database_url: str, directory: DataDirectory, old: Vault
 ) -> None:
     await refuse_retired_key(engine, old.key_id)
     await rotate(directory, engine, database_url)
@@ -225,7 +225,7 @@ async def test_a_key_that_was_replaced_is_refused(
 
 
 async def test_a_rotation_waits_for_nodes_that_use_the_old_key(
-    emptied_database: str, directory: DataDirectory, old: AesVault
+    emptied_database: str, directory: DataDirectory, old: Vault
 ) -> None:
     """On PostgreSQL: the key is added, the nodes are restarted, and the old key is removed."""
     url = emptied_database
@@ -235,14 +235,14 @@ async def test_a_rotation_waits_for_nodes_that_use_the_old_key(
         CommandFailed, match=r"Copy master\.key to the data directory of every node"
     ):
         await rotate(directory, engine, url)
-    new = AesVault(*directory.read_master_keys())
+    new = Vault(*directory.read_master_keys())
     assert await count_keys(engine.fetch) == {old.key_id: COLUMNS}
     restarted = await open_node(url, new)
     await plant(restarted, new, 1, first=1)
     with pytest.raises(CommandFailed, match="servers still use the old one"):
         await rotate(directory, restarted, url)
     # A node that has not restarted reads what others sealed, when master.key is copied to it.
-    running = AesVault(b"o" * 32, reread=directory.read_master_keys)
+    running = Vault(b"o" * 32, reread=directory.read_master_keys)
     assert await open_all(engine, running) == COLUMNS * 2
     await engine.close()
     await rotate(directory, restarted, url)
@@ -253,13 +253,13 @@ async def test_a_rotation_waits_for_nodes_that_use_the_old_key(
 
 
 async def test_a_node_that_lost_its_connection_cannot_go_on_with_a_replaced_key(
-    emptied_database: str, directory: DataDirectory, old: AesVault
+    emptied_database: str, directory: DataDirectory, old: Vault
 ) -> None:
     """Without a connection it holds no lock; what it has sealed is refused when it is back."""
     url = emptied_database
     node = await open_node(url, old)
     await plant(node, old, 1)
-    other = await open_node(url, AesVault(b"x" * 32))
+    other = await open_node(url, Vault(b"x" * 32))
     await run_sql(url, DISCONNECT_WRITERS)
     new = await rotate(directory, other, url)
     for _ in range(2):
@@ -271,7 +271,7 @@ async def test_a_node_that_lost_its_connection_cannot_go_on_with_a_replaced_key(
 
 
 async def test_no_secret_is_in_the_files_of_the_database(
-    sqlite_database: str, directory: DataDirectory, old: AesVault
+    sqlite_database: str, directory: DataDirectory, old: Vault
 ) -> None:
     await migrate(sqlite_database)
     engine = await open_engine(sqlite_database, waiting_limit=100, batch_limit=100, on_broken=print)
@@ -291,7 +291,7 @@ def read_files(url: str) -> bytes:
     return b"".join(each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
 
 
-async def open_node(url: str, vault: AesVault) -> Engine:
+async def open_node(url: str, vault: Vault) -> Engine:
     return await open_engine(
         url,
         waiting_limit=100,

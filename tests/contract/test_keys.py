@@ -1,4 +1,4 @@
-"""The `Keys` port."""
+"""The contract of `Keys`."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.access.model import ALL_SCOPES, ApiKey
-from clarion.access.port import LIVE_API_KEYS_LIMIT, Keys
+from clarion.access.model import ALL_SCOPES, LIVE_API_KEYS_LIMIT, ApiKey
+from clarion.access.sql import Keys
 from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.idempotency.model import StoredResponse
 from tests.factories import DAY, NOW, make_key, make_once, new_app_id

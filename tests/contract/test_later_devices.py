@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlTemplates, SqlTypes
 from clarion.channels.model import Gone, Outcome, OutgoingMessage, Rejected, Retry, Sent
@@ -20,7 +20,7 @@ from clarion.events.sql.events import SqlEvents
 from clarion.history.model import Delivery, DeliveryStatus
 from clarion.history.sql import deliveries
 from clarion.people.model import Preferences
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -29,6 +29,7 @@ from clarion.push.model import (
     Message,
     MessageStatus,
     Platform,
+    StoredMessage,
 )
 from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages, add_steps
@@ -75,7 +76,7 @@ class Phones:
         """Send the event, and let all be done that is due now."""
         user = make_user("ana", app_id=self.app_id, timezone="UTC")
         preferences = Preferences(quiet_hours=(False,) * 24)
-        await SqlUsers(self.engine).put(replace(user, preferences=preferences))
+        await Users(self.engine).put(replace(user, preferences=preferences))
         for device in only or (self.loud, self.quiet):
             await self.devices.add(device)
         type_ = make_type("SHIPPED", default_channels=(Channel.PUSH,))
@@ -141,7 +142,7 @@ async def test_a_push_ends_with_its_device_if_both_are_written_at_once(phones: P
         (
             undo,  # as the end of the job, which comes first
             deliveries.put([sent]),
-            *add_steps(message, MessageStatus.PENDING, None),
+            *add_steps([StoredMessage(message, MessageStatus.PENDING, None)]),
         ),
         phones.app_id,
     )
@@ -197,7 +198,7 @@ async def test_a_device_gets_its_push_whatever_the_service_of_the_other_says(
     engine: Engine, outcome: Outcome
 ) -> None:
     phones = Phones(engine, {Channel.PUSH: Service(outcome)})
-    address = AesVault(bytes(32)).seal(b"token", phones.loud.address_context)
+    address = Vault(bytes(32)).seal(b"token", phones.loud.address_context)
     phones.loud = replace(phones.loud, platform=Platform.IOS, address=address)
     await phones.begin()
     before = DeliveryStatus.SENT if isinstance(outcome, Sent) else DeliveryStatus.QUEUED

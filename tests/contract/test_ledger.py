@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.catalog.model import Channel
 from clarion.events.model import (
     Audience,

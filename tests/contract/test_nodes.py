@@ -2,7 +2,7 @@
 
 from clarion.nodes.membership import LEADER_MS, LIVE_MS, LOOKS, SharedMembership, SoleNode
 from clarion.nodes.model import Node
-from clarion.nodes.sql import SqlNodes
+from clarion.nodes.sql import NodeRecords
 from clarion.store.engine import Engine
 from tests.factories import NOW, FixedClock
 
@@ -15,7 +15,7 @@ class Member:
     def __init__(self, engine: Engine, clock: FixedClock, name: str) -> None:
         self.taken: list[str] = []
         node = Node(name, name, "1.2.3", NOW, NOW)
-        self.membership = SharedMembership(SqlNodes(engine), clock, node, self._take_over)
+        self.membership = SharedMembership(NodeRecords(engine), clock, node, self._take_over)
 
     async def _take_over(self, node_id: str) -> None:
         self.taken.append(node_id)
@@ -122,7 +122,7 @@ async def test_a_node_that_leaves_hands_over_at_once(engine: Engine) -> None:
 
 
 async def test_the_token_counts_the_leaders(engine: Engine) -> None:
-    records, tokens = SqlNodes(engine), []
+    records, tokens = NodeRecords(engine), []
     for name, at in (("a", 0), ("a", 1), ("b", 2), ("b", LEADER_MS + 2), ("a", 2 * LEADER_MS + 2)):
         node = Node(name, name, "0", NOW, NOW + at)
         leader = await records.beat(node, until=NOW + at + LEADER_MS)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.catalog.model import Channel
 from clarion.channels.model import Provider
 from clarion.channels.port import Providers
@@ -115,4 +115,4 @@ async def test_secrets_are_sealed_and_belong_to_their_row(
     with pytest.raises(InternalError, match="decrypt"):
         await providers.get(app_id, Channel.EMAIL, "main")
     with pytest.raises(InternalError, match="decrypt"):
-        await SqlProviders(engine, AesVault(b"1" * 32)).get(app_id, Channel.EMAIL, "other")
+        await SqlProviders(engine, Vault(b"1" * 32)).get(app_id, Channel.EMAIL, "other")

@@ -14,7 +14,7 @@ from clarion.events.publisher import Publisher
 from clarion.events.sql.events import SqlEvents
 from clarion.history.model import Content, PublishedTo, ReasonCode
 from clarion.idempotency.model import StoredResponse
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.push.model import Message
 from clarion.push.sql.devices import Devices
 from clarion.push.sql.topics import Broadcasts, Topics
@@ -114,7 +114,7 @@ async def test_of_one_request_sent_to_two_nodes_at_once_one_is_stored(
 
 
 async def test_following_creates_the_topic_and_changes_none(store: PipelineStore) -> None:
-    users, topics = SqlUsers(store.engine), Topics(store.engine)
+    users, topics = Users(store.engine), Topics(store.engine)
     await users.put(make_user("ana", app_id=store.app_id))
     assert not await users.follow(store.app_id, "nobody", TOPIC, NOW)
     assert await topics.get(store.app_id, TOPIC) is None
@@ -165,7 +165,7 @@ async def test_each_device_is_reached_once_whatever_comes_first(
 
 @pytest.fixture
 async def cases(store: PipelineStore) -> CaseReader:
-    await SqlUsers(store.engine).put(make_user("ana", app_id=store.app_id))
+    await Users(store.engine).put(make_user("ana", app_id=store.app_id))
     return build_pipeline(store.engine, FixedClock(), {}).explainer.cases
 
 
@@ -236,7 +236,7 @@ async def test_no_device_and_all_devices_on_the_topic_are_told_apart(
 
 
 async def test_what_is_published_is_decided_for_every_follower(store: PipelineStore) -> None:
-    users, app_id = SqlUsers(store.engine), store.app_id
+    users, app_id = Users(store.engine), store.app_id
     for name in ("ana", "bo", "eve"):
         await users.put(make_user(name, app_id=app_id))
         if name != "eve":

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.catalog.model import Channel
 from clarion.events.model import (
     NEVER,

@@ -27,7 +27,7 @@ from clarion.events.schedules import SPREAD, WAITS_S
 from clarion.events.status import summarize
 from clarion.history.model import Delivery, DeliveryStatus, NotificationStatus, ReasonCode
 from clarion.people.model import Preferences
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.store.engine import Engine
 from clarion.store.statement import statement
 from tests.factories import NOW, FixedClock, make_template, make_type, make_user, new_app_id
@@ -83,7 +83,7 @@ class World:
         user = make_user(
             "ana", app_id=self.app_id, email="a@example.com", phone="+491", preferences=quiet
         )
-        await SqlUsers(self.engine).put(user)
+        await Users(self.engine).put(user)
         definition = make_type("SHIPPED", default_channels=(self.channel,))
         await SqlTypes(self.engine).put(self.app_id, definition, NOW)
         template = make_template(

@@ -7,7 +7,7 @@ from functools import partial
 import asyncpg
 import pytest
 
-from clarion.access.sql import SqlKeys
+from clarion.access.sql import Keys
 from clarion.errors import MigrationError, StartError, StoreUnavailable
 from clarion.store.migrations.plan import (
     Migration,
@@ -77,13 +77,13 @@ async def test_an_earlier_release_goes_on_beside_what_was_added(
     applied = await apply_to_postgres(connection, NEW, on_postponed=postponed.note)
     assert applied == ["9001 note", "9003 more"]
     assert postponed == [("9002 no_label", 1)]
-    keys = SqlKeys(old_node)
+    keys = Keys(old_node)
     key = make_key("app")
     await keys.create(key)
     assert await keys.find(key.id) == key
     assert await apply_to_postgres(connection, OLD) == []
     again = await open_old(postgres_database)
-    assert await SqlKeys(again).find(key.id) == key
+    assert await Keys(again).find(key.id) == key
     await again.close()
 
 
@@ -146,7 +146,7 @@ async def test_a_change_of_a_table_in_use_does_not_block_others_for_long(
     await blocker.execute("LOCK TABLE api_keys IN ACCESS SHARE MODE")
     migrating = asyncio.create_task(apply_to_postgres(connection, [*OLD, ADDED]))
     await until_locked(blocker)
-    await asyncio.wait_for(SqlKeys(old_node).find("any"), WAIT_S)
+    await asyncio.wait_for(Keys(old_node).find("any"), WAIT_S)
     assert not migrating.done()
     await transaction.rollback()
     await blocker.close()

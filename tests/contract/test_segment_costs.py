@@ -12,7 +12,7 @@ import asyncpg
 import msgspec
 import pytest
 
-from clarion.people.segments.sql.segments import SqlSegments
+from clarion.people.segments.sql.segments import Segments
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, sqlite_path
 from clarion.store.sqlite.reader import open_quick_reader, open_reader
@@ -123,7 +123,7 @@ async def test_a_count_costs_the_same_beside_many_more_users(database: str) -> N
         for text, expected in COUNTED.items():
             for app_id in ("small", "large"):
                 recording = RecordingEngine(engine)
-                found = await SqlSegments(recording).count(app_id, text)  # type: ignore[arg-type]
+                found = await Segments(recording).count(app_id, text)  # type: ignore[arg-type]
                 assert found == expected
                 costs.setdefault(text, []).append(await count_read(database, recording.reads))
     dear = {text: pair for text, pair in costs.items() if pair[1] > pair[0] * RATIO_LIMIT}
@@ -147,7 +147,7 @@ async def test_a_page_costs_no_more_than_its_share(database: str) -> None:
     async with opened(database) as engine:
         for text in PAGES:
             recording = RecordingEngine(engine)
-            segments = SqlSegments(recording)  # type: ignore[arg-type]
+            segments = Segments(recording)  # type: ignore[arg-type]
             after = None
             for _ in range(3):  # the plan is made with the first
                 recording.reads.clear()

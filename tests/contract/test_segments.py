@@ -1,4 +1,4 @@
-"""The `Segments` port: which users a filter selects, compared with what the filter means."""
+"""The contract of `Segments`: which users a filter selects, compared with what the filter means."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,17 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.people.model import Segment, User, UserStatus
-from clarion.people.port import Segments, Users
 from clarion.people.segments.errors import FilterError
 from clarion.people.segments.evaluation import is_member, read_terms
 from clarion.people.segments.filters import FLAG, NUMBER, TEXT, Filter
 from clarion.people.segments.parser import parse
-from clarion.people.segments.sql.segments import (
-    SEGMENTS_LIMIT,
-    USUAL,
-    SearchLimits,
-    SqlSegments,
-)
+from clarion.people.segments.sql.segments import SEGMENTS_LIMIT, USUAL, SearchLimits, Segments
+from clarion.people.sql import Users
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import DAY, NOW, make_user, new_app_id
@@ -128,7 +123,7 @@ async def test_a_filter_selects_in_sql_whom_it_means(
     asked: list[Filter],
     limit: int,
 ) -> None:
-    app_id, segments = new_app_id(), SqlSegments(engine, limits)
+    app_id, segments = new_app_id(), Segments(engine, limits)
     await add_all(users, (replace(user, app_id=app_id) for user in some))
     for each in asked:
         text = write(each)
@@ -305,7 +300,7 @@ async def test_who_fulfils_several_conditions_is_found_once(
     await add_all(
         users, (make_user(f"u{n}", tags=("a", "b"), attributes={"n": 1}) for n in range(9))
     )
-    segments = SqlSegments(engine, limits)
+    segments = Segments(engine, limits)
     assert await segments.count("app", text) == 9
     assert await list_all(segments, "app", text) == [f"u{n}" for n in range(9)]
 

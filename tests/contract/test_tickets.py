@@ -1,9 +1,8 @@
-"""The `Tickets` port."""
+"""The contract of `Tickets`."""
 
 import asyncio
 
-from clarion.access.port import Tickets
-from clarion.access.sql import SqlTickets
+from clarion.access.sql import Tickets
 from clarion.access.tables import TICKETS
 from clarion.store.engine import Engine
 from clarion.store.lifecycle.retention import prune
@@ -32,7 +31,7 @@ async def test_a_ticket_is_valid_until_it_expires(tickets: Tickets) -> None:
 async def test_of_many_calls_on_two_nodes_one_gets_the_ticket(
     tickets: Tickets, other_node: Engine
 ) -> None:
-    both = (tickets, SqlTickets(other_node))
+    both = (tickets, Tickets(other_node))
     for _ in range(20):
         ticket = make_ticket()
         await tickets.add(ticket)

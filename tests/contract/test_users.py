@@ -1,4 +1,4 @@
-"""The `Users` port."""
+"""The contract of `Users`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,9 +10,8 @@ from clarion.catalog.model import Category, Channel
 from clarion.errors import ClarionError, Conflict, EmailTaken, InvalidFields, UserDeleted
 from clarion.pages import Page
 from clarion.people.model import Consent, Preferences, StoredUser, User, UserFilter, UserStatus
-from clarion.people.port import Users
 from clarion.people.profile import BillingAddress, Intelligence, Profile
-from clarion.people.sql import FOLLOWS_LIMIT, SqlUsers
+from clarion.people.sql import FOLLOWS_LIMIT, Users
 from clarion.push.sql.topics import Topics
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
@@ -131,7 +130,7 @@ async def test_an_edit_that_fails_changes_nothing(users: Users) -> None:
 
 async def test_patches_at_the_same_moment_lose_nothing(users: Users, other_node: Engine) -> None:
     await users.put(make_user("ana"))
-    nodes = (users, SqlUsers(other_node))
+    nodes = (users, Users(other_node))
 
     async def add_tag(number: int) -> None:
         def edit(user: User) -> User:
@@ -378,7 +377,7 @@ async def test_a_tag_is_found_as_long_as_the_user_has_it(users: Users) -> None:
 async def test_tags_written_at_the_same_moment_agree_with_the_user(
     users: Users, other_node: Engine
 ) -> None:
-    nodes = (users, SqlUsers(other_node))
+    nodes = (users, Users(other_node))
     for _ in range(5):
         await asyncio.gather(
             *(nodes[n % 2].put(make_user("ana", tags=(f"t{n}", "all"))) for n in range(8))
@@ -445,7 +444,7 @@ async def test_one_that_fails_does_not_spoil_the_others(users: Users, engine: En
 async def test_edits_of_many_at_the_same_moment_lose_nothing(
     users: Users, other_node: Engine
 ) -> None:
-    nodes = (users, SqlUsers(other_node))
+    nodes = (users, Users(other_node))
 
     def tag(number: int) -> Callable[[User | None], User]:
         def edit(user: User | None) -> User:

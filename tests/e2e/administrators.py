@@ -11,8 +11,7 @@ from clarion.access.administrators import totp
 from clarion.access.administrators.keys import issue_admin_key
 from clarion.access.administrators.model import Administrator, SetupLink, hash_token, new_token
 from clarion.access.administrators.passwords import hash_password
-from clarion.access.administrators.port import AdminStores
-from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import Role
 from clarion.clock import SystemClock
 from clarion.store.opening import open_engine

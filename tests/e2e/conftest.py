@@ -12,8 +12,8 @@ import pytest
 
 from clarion.access.model import Role
 from clarion.access.provisioning import create_app
-from clarion.access.sql import SqlApps
-from clarion.access.vault import AesVault
+from clarion.access.sql import Apps
+from clarion.access.vault import Vault
 from clarion.clock import SystemClock
 from clarion.store.opening import open_engine
 from clarion.system.data_directory import DataDirectory
@@ -111,8 +111,8 @@ class Server:
             new = await create_app(
                 name="Other",
                 bundle_id=f"com.example.a{uuid.uuid4().hex}",
-                apps=SqlApps(engine),
-                vault=AesVault(*DataDirectory(self.installation.data).read_master_keys()),
+                apps=Apps(engine),
+                vault=Vault(*DataDirectory(self.installation.data).read_master_keys()),
                 clock=SystemClock(),
             )
         finally:

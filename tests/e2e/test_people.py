@@ -14,7 +14,7 @@ from websockets.sync.client import connect as connect_sync
 
 from clarion.admin.pages.table import PAGES
 from clarion.people.model import Consent, User
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.store.opening import open_engine
 from tests.conftest import run_apart
 from tests.e2e.administrators import sign_in
@@ -541,7 +541,7 @@ def store(server: Server, user: User) -> None:
         url = server.installation.database_url
         engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
         try:
-            await SqlUsers(engine).put(user)
+            await Users(engine).put(user)
         finally:
             await engine.close()
 

@@ -4,7 +4,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.app.key_rotation import count_keys
 from clarion.store.opening import migrate, open_engine
 from clarion.system.data_directory import DataDirectory
@@ -20,7 +20,7 @@ STEPS_AT_MOST = 60
 
 async def plant_more(directory: DataDirectory, url: str, number: int) -> None:
     """Seal as a server that is started now would, and read everything there is."""
-    vault = AesVault(*directory.read_master_keys())
+    vault = Vault(*directory.read_master_keys())
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
     assert await open_all(engine, vault) == COLUMNS * number, f"after {number} kills"
     await plant(engine, vault, 1, first=number)
@@ -47,7 +47,7 @@ async def test_a_killed_rotation_loses_nothing_and_is_finished_by_the_next(
     )
     assert ended == 0
     assert step > 10
-    vault = AesVault(*directory.read_master_keys())
+    vault = Vault(*directory.read_master_keys())
     engine = await open_engine(url, waiting_limit=100, batch_limit=100, on_broken=print)
     assert set(await count_keys(engine.fetch)) == {vault.key_id}
     assert await open_all(engine, vault) == COLUMNS * (number + 1)

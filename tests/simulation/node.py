@@ -10,16 +10,16 @@ from picows import WSListener
 from prometheus_client import CollectorRegistry
 
 from clarion.access.deleted_apps import DeletedApps
-from clarion.access.sql import SqlApps
-from clarion.access.vault import AesVault
+from clarion.access.sql import Apps
+from clarion.access.vault import Vault
 from clarion.app.housekeeping import CHUNK, Task
 from clarion.app.server import watch_other_nodes
 from clarion.app.stores import NODE_ID_LENGTH
 from clarion.app.tables import PERSONAL
-from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Channel
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
-from clarion.channels.gateway import GatewayDevices
+from clarion.channels.gateway import PushDevices
 from clarion.channels.port import Sender
 from clarion.clock import Clock, SteadyClock
 from clarion.events.ledger import LedgerCheck
@@ -45,14 +45,14 @@ from clarion.nodes.model import Node as Member
 from clarion.nodes.port import Membership
 from clarion.nodes.redis.breaker import RedisBreaker, RedisUnavailable, make_breaker
 from clarion.nodes.redis.bus import RedisBus
-from clarion.nodes.sql import SqlNodes
+from clarion.nodes.sql import NodeRecords
 from clarion.people.active_users import ActiveUsers
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.erasure.gone_users import GoneUsers
-from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
-from clarion.people.erasure.sql.erasures import SqlErasures
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.people.erasure.sql.deleted_users import DeletedUsers
+from clarion.people.erasure.sql.erasures import Erasures
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.acknowledgements import GATHER_S
 from clarion.push.connections import Connections
 from clarion.push.device_circuits import DeviceCircuits
@@ -77,7 +77,7 @@ from tests.simulation.redis import SimulatedRedis
 STOP_S = 10.0
 # Of each pool that this simulation has work for.
 WORKERS = {DECISIONS: 2, AUDIENCES: 1, Channel.STUB.value: 2, Channel.PUSH.value: 2}
-VAULT = AesVault(bytes(32))
+VAULT = Vault(bytes(32))
 
 
 class Site(NamedTuple):
@@ -184,7 +184,7 @@ class Node:
         node = Member(self._node_id or self.name, self.name, "", started_at=now, seen_at=now)
         if self._redis is None:
             return SoleNode(node, self._clock)
-        return SharedMembership(SqlNodes(engine), self._clock, node, self.pipeline.take_over)
+        return SharedMembership(NodeRecords(engine), self._clock, node, self.pipeline.take_over)
 
     def _join_caches(self) -> None:
         for cached in (
@@ -197,15 +197,15 @@ class Node:
 
     def _build(self, engine: Engine) -> None:
         clock = self._clock
-        self.connections, self.users = Connections(), SqlUsers(engine)
+        self.connections, self.users = Connections(), Users(engine)
         self.devices = Devices(engine)
         self.inboxes = SqlInboxes(engine)
         self.live = LiveClients(self.inboxes, per_user=10, total=100, bus=self.bus)
-        self.deleted_apps = DeletedApps(SqlApps(engine))
+        self.deleted_apps = DeletedApps(Apps(engine))
         self.inbox = InboxActions(self.inboxes, self.live, clock)
         deleted, self.erasures = (
-            SqlDeletedUsers(engine),
-            SqlErasures(engine, VAULT, clock, PERSONAL),
+            DeletedUsers(engine),
+            Erasures(engine, VAULT, clock, PERSONAL),
         )
         self.active_users = ActiveUsers(
             self.users,
@@ -257,7 +257,7 @@ class Node:
     def _build_pipeline(self, engine: Engine, broadcasts: Broadcasts) -> Pipeline:
         clock = SteadyClock(self._clock) if self._redis is None else self._clock
         self.types, self.templates = SqlTypes(engine), SqlTemplates(engine)
-        self.catalog = CachedCatalog(
+        self.catalog = Catalog(
             self.types, SqlCategories(engine), self.templates, self._clock, DirectSandbox()
         )
         ports = PipelinePorts(
@@ -268,7 +268,7 @@ class Node:
             outcomes=SqlOutcomes(engine),
             deliveries=SqlDeliveries(engine),
             users=self.users,
-            segments=SqlSegments(engine),
+            segments=Segments(engine),
             devices=self.devices,
             broadcasts=broadcasts,
             catalog=self.catalog,
@@ -276,7 +276,7 @@ class Node:
             channels=FixedChannels({Channel.STUB: self._site.provider}),
             gateway=self.dispatch,
             registry=self.registry,
-            push_devices=GatewayDevices(self.dispatch, VAULT, self._clock),
+            push_devices=PushDevices(self.dispatch, VAULT, self._clock),
             node_id=self._node_id,
             is_live=lambda: self.membership.is_live,
         )

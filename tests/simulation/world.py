@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from clarion.access.model import App
-from clarion.access.sql import SqlApps
+from clarion.access.sql import Apps
+from clarion.catalog.catalog import CACHED_MS
 from clarion.catalog.model import (
     Category,
     Channel,
@@ -32,7 +33,7 @@ from clarion.events.leases import LEASE_MS
 from clarion.events.model import NEVER
 from clarion.inbox.model import InboxAction
 from clarion.people.model import Preferences, User
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from clarion.push.model import (
     DeviceDetails,
     DevicePreferences,
@@ -647,6 +648,7 @@ class World:
         await self._open()
         for name in TYPES:
             await self.insist(f"the text of {name} is right", partial(put_text, name=name))
+        await asyncio.sleep(CACHED_MS / 1_000)  # another node may have cached that it is broken
         await self._settle()
         await self._revive()
         # What failed is replayed once everything works.
@@ -747,8 +749,8 @@ def _furnished() -> bytes:
 async def _furnish(loop: SeededLoop, disk: Disk, calm: Faults) -> None:
     engine = await SimulatedEngine.open(loop, disk, calm, print)
     app: App = make_app(id=APP, bundle_id="com.example.simulated")
-    await SqlApps(engine).create(app, make_provider_key(app))
-    types, templates, users = SqlTypes(engine), SqlTemplates(engine), SqlUsers(engine)
+    await Apps(engine).create(app, make_provider_key(app))
+    types, templates, users = SqlTypes(engine), SqlTemplates(engine), Users(engine)
     for each in TYPES.values():
         await types.put(APP, each, START)
         for channel in (Channel.IN_APP, Channel.PUSH):

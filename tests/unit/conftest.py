@@ -6,13 +6,11 @@ from contextlib import contextmanager
 import apsw
 import pytest
 
-from clarion.access.administrators.port import AdminStores
-from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import UserKey
-from clarion.access.port import AppKeys, Apps, Keys, Tickets, Vault
-from clarion.access.sql import SqlApps, SqlKeys, SqlTickets, open_user_keys
-from clarion.access.vault import AesVault
+from clarion.access.sql import AppKeys, Apps, Keys, Tickets, open_user_keys
+from clarion.access.vault import Vault
 from clarion.errors import Conflict
 from clarion.store.batch import Done, arrange
 from clarion.store.group_commit import Rows
@@ -67,12 +65,12 @@ def open_in_memory() -> Iterator[MemoryEngine]:
 
 @pytest.fixture
 def apps(engine: MemoryEngine) -> Apps:
-    return SqlApps(engine)  # type: ignore[arg-type]
+    return Apps(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def keys(engine: MemoryEngine) -> Keys:
-    return SqlKeys(engine)  # type: ignore[arg-type]
+    return Keys(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -82,7 +80,7 @@ def user_keys(engine: MemoryEngine) -> AppKeys[UserKey]:
 
 @pytest.fixture
 def tickets(engine: MemoryEngine) -> Tickets:
-    return SqlTickets(engine)  # type: ignore[arg-type]
+    return Tickets(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def admins(engine: MemoryEngine) -> AdminStores:
 
 @pytest.fixture
 def vault() -> Vault:
-    return AesVault(bytes(range(32)))
+    return Vault(bytes(range(32)))
 
 
 @pytest.fixture

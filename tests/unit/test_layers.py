@@ -1,5 +1,8 @@
 """Who may import whom: slices meet through `model.py` and `port.py`; the composition root wires.
 
+A class that has no Protocol is seen by other slices where `port.py` re-exports it: that of the
+adapter itself, or of any module, of its own slice alone.
+
 An import counts wherever it stands: for types alone, inside a function, at the top.
 """
 
@@ -116,6 +119,12 @@ def test_modules_import_only_what_they_may() -> None:
         ("push.registry", "def f():\n    from clarion.store.engine import Engine", False),
         ("push.registry", "if TYPE_CHECKING:\n    from clarion.push.sql.devices import X", True),
         ("push.registry", "from clarion.inbox.sql.inboxes import SqlInboxes", False),
+        ("people.port", "from clarion.people.sql import Users as Users", True),
+        ("people.api.users", "from clarion.people.sql import Users", True),
+        ("events.port", "from clarion.people.sql import Users", False),
+        ("events.port", "from clarion.people.port import Users", True),
+        ("http.idempotency", "from clarion.access.vault import Vault", False),
+        ("http.idempotency", "from clarion.access.port import Vault", True),
         ("events.sql.outcomes", "from clarion.inbox.sql.numbers import NEXT", True),
         ("events.sql.outcomes", "from clarion.store.statement import statement", True),
         ("store.engine", "from clarion.push.model import Device", False),

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from clarion.access.keys import random_text
 from clarion.access.model import App, ProviderKey, UserKey, UserTokenAlgorithm
-from clarion.access.port import Vault
+from clarion.access.vault import Vault
 from clarion.errors import FieldFault, InvalidFields
 
 PublicKey: TypeAlias = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey

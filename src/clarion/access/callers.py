@@ -7,15 +7,17 @@ from types import MappingProxyType
 
 from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
-from clarion.access.port import Keys, Tickets
+from clarion.access.sql import Keys, Tickets
 from clarion.access.tickets import hash_ticket
 from clarion.access.user_tokens import UserTokens
 from clarion.clock import Clock
 from clarion.errors import Unauthenticated
+from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
 
 # How long a key is served from the cache. A revoked key is refused at once by the node that revoked
-# it, and by others when they are told; after this at the latest, also if a command revoked it.
+# it, and by others when the bus brings the change; after this at the latest, also if a command
+# revoked it.
 CACHED_MS = 2_000
 CACHED_KEYS = 10_000
 # Returns whether a user, given as app and user id, may use a token.
@@ -45,29 +47,28 @@ class Callers:
         self._is_active = is_active
         self._on_seen = on_seen
         self.forget = Invalidation("access.api_key", self._forget, self._forget_all)
-        # How many keys were forgotten: what was read before may be older than a change.
-        self._changes = 0
-        # Whole keys, with the names of the databases that they are for: whoever sends one has it.
+        # Whole keys, with the names of the databases that they are for.
         self._foreign_keys = foreign_keys
-        self._cache: dict[str, tuple[int, ApiKey | None]] = {}
-        # By the header: when the key was looked up, and whom it stands for. To verify a secret
-        # again for each request takes longer than all else that is done for it here.
-        self._verified: dict[str, tuple[int, AppCaller]] = {}
+        self._cache = NodeCache[str, ApiKey | None](CACHED_MS, CACHED_KEYS)
+        # By the header, from when its key was looked up. To verify a secret again for each request
+        # takes longer than all else that is done for it here.
+        self._verified = NodeCache[str, AppCaller](CACHED_MS, CACHED_KEYS)
         # The keys that were used since this was last recorded: not more than are cached.
         self.used: set[str] = set()
 
     async def identify(self, authorization: str | None) -> Caller:
         if not authorization:
             raise Unauthenticated
-        if known := self._verified.get(authorization):
-            looked_up, app = known
-            now, ends = self._clock.now(), app.expires_at
-            if 0 <= now - looked_up < CACHED_MS and (ends is None or now < ends):
+        now = self._clock.now()
+        if known := self._verified.get(authorization, now):
+            app = known[1]
+            if app.expires_at is None or now < app.expires_at:
                 self.used.add(app.key_id)
                 return app
+        since = self._verified.changes.count
         caller = await self._identify(authorization)
         if isinstance(caller, AppCaller):
-            self._remember(authorization, caller)
+            self._remember(authorization, caller, since)
         return caller
 
     async def redeem(self, ticket: str) -> UserCaller:
@@ -79,14 +80,12 @@ class Callers:
         caller = UserCaller(app_id=found.app_id, user_id=found.user_id, expires_at=ends)
         return await self._check_active(caller)
 
-    def _remember(self, authorization: str, caller: AppCaller) -> None:
-        if len(self._verified) >= CACHED_KEYS:
-            self._verified.clear()
+    def _remember(self, authorization: str, caller: AppCaller, since: int) -> None:
         if len(self.used) >= CACHED_KEYS:
             self.used.clear()
         self.used.add(caller.key_id)
-        if known := self._cache.get(caller.key_id):
-            self._verified[authorization] = (known[0], caller)
+        if known := self._cache.get(caller.key_id, self._clock.now()):
+            self._verified.put(authorization, caller, known[0], since)
 
     async def _identify(self, authorization: str) -> Caller:
         scheme, _, credential = authorization.partition(" ")
@@ -99,20 +98,17 @@ class Callers:
         return await self._by_token(credential)
 
     def _forget(self, key_id: str) -> None:
-        self._changes += 1
-        self._cache.pop(key_id, None)
-        self._verified.clear()
+        self._cache.forget(key_id)
+        self._verified.forget_all()
 
     def _forget_all(self) -> None:
-        self._changes += 1
-        self._cache.clear()
-        self._verified.clear()
+        self._cache.forget_all()
+        self._verified.forget_all()
 
     def forget_app(self, app_id: str) -> None:
         """Remove the keys of an app from the cache of this node."""
-        for key_id, (_, key) in list(self._cache.items()):
-            if key is not None and key.app_id == app_id:
-                self._forget(key_id)
+        self._cache.forget_where(lambda _, key: key is not None and key.app_id == app_id)
+        self._verified.forget_where(lambda _, caller: caller.app_id == app_id)
 
     async def _by_token(self, credential: str) -> UserCaller:
         return await self._check_active(
@@ -145,15 +141,4 @@ class Callers:
         return Unauthenticated("This API key is not valid.")
 
     async def _find(self, secret: ApiSecret) -> ApiKey | None:
-        now = self._clock.now()
-        looked_up, key = self._cache.get(secret.id, (0, None))
-        if 0 <= now - looked_up < CACHED_MS:
-            return key
-        changes = self._changes
-        key = await self._keys.find(secret.id)
-        if changes != self._changes:
-            return key
-        if len(self._cache) >= CACHED_KEYS:
-            self._cache.clear()
-        self._cache[secret.id] = (now, key)
-        return key
+        return await self._cache.find(secret.id, self._clock.now(), self._keys.find)

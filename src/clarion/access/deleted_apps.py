@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.errors import ServiceError
 from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.logs import get_logger

@@ -14,8 +14,9 @@ from clarion.access.app_keys import (
     issue_user_key,
 )
 from clarion.access.known_apps import KnownApps
-from clarion.access.model import App, ProviderKey, UserKey, UserTokenAlgorithm
-from clarion.access.port import LIVE_KEYS_LIMIT, AppKeys, Apps, Vault
+from clarion.access.model import LIVE_KEYS_LIMIT, App, ProviderKey, UserKey, UserTokenAlgorithm
+from clarion.access.sql import AppKeys, Apps
+from clarion.access.vault import Vault
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound

@@ -41,6 +41,10 @@ _ORIGIN_SHOWN = 60
 # Changes a limit of an app to that of the installation.
 OF_INSTALLATION = -1
 PER_HOUR_LIMIT = 1_000_000
+# Keys of each kind that an app may have valid at the same time.
+LIVE_KEYS_LIMIT = 10
+# API keys, of which an app may have one for each of its servers.
+LIVE_API_KEYS_LIMIT = 1_000
 
 
 class UserTokenAlgorithm(StrEnum):

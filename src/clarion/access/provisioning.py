@@ -19,7 +19,8 @@ from clarion.access.model import (
     UserTokenAlgorithm,
 )
 from clarion.access.origins import check_origins
-from clarion.access.port import Apps, Vault
+from clarion.access.sql import Apps
+from clarion.access.vault import Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.fields import is_plain

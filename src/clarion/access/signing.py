@@ -8,7 +8,8 @@ import jwt
 
 from clarion.access.app_keys import user_key_context
 from clarion.access.model import UserKey, UserTokenAlgorithm
-from clarion.access.port import AppKeys, Vault
+from clarion.access.sql import AppKeys
+from clarion.access.vault import Vault
 from clarion.clock import Clock
 
 

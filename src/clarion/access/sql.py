@@ -8,6 +8,8 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from clarion.access.model import (
+    LIVE_API_KEYS_LIMIT,
+    LIVE_KEYS_LIMIT,
     OF_INSTALLATION,
     ApiKey,
     App,
@@ -16,7 +18,6 @@ from clarion.access.model import (
     Ticket,
     UserKey,
 )
-from clarion.access.port import LIVE_API_KEYS_LIMIT, LIVE_KEYS_LIMIT
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -203,8 +204,8 @@ REDEEM_TICKET = statement(
 DELETE_TICKETS = statement("delete_tickets", "DELETE FROM tickets WHERE app_id = :app_id")
 
 
-class SqlApps:
-    """The `Apps` port."""
+class Apps:
+    """Apps. One that was deleted is not found by any of these but `list_deleted`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -217,6 +218,10 @@ class SqlApps:
         api_key: ApiKey | None = None,
         once: IdempotencyClaim | None = None,
     ) -> StoredResponse | None:
+        """Add an app with its first keys; `Conflict` if a bundle id or key id exists.
+
+        `once` as in `Keys.create`.
+        """
         steps = [
             INSERT_APP.step(**APPS.values(app)),
             INSERT_PROVIDER_KEY.step(**PROVIDER_KEYS.values(provider_key)),
@@ -230,10 +235,12 @@ class SqlApps:
         return done if isinstance(done, StoredResponse) else None
 
     async def get(self, app_id: str) -> App | None:
+        """Return the app, or None."""
         rows = await self._engine.fetch(SELECT_APP, id=app_id)
         return APPS.read(rows[0]) if rows else None
 
     async def list(self, after: str = "", limit: int = 1_000) -> tuple[App, ...]:
+        """Return the apps, oldest first, at most `limit`, starting after the id `after`."""
         rows = await self._engine.fetch(SELECT_APPS, after=after, limit=limit)
         return tuple(map(APPS.read, rows))
 
@@ -246,6 +253,10 @@ class SqlApps:
         user_per_hour: int | None = None,
         category_per_hour: int | None = None,
     ) -> App | None:
+        """Change what is not None, and return the app; None if it is not there.
+
+        `OF_INSTALLATION` as a limit removes that of the app.
+        """
         origins = None if allowed_origins is None else msgspec.json.encode(allowed_origins).decode()
         update = UPDATE_APP.guard(
             id=app_id,
@@ -258,6 +269,10 @@ class SqlApps:
         return APPS.read(done[0][0]) if done else None
 
     async def delete(self, app_id: str, now: int) -> App | None:
+        """Mark an app as deleted, and end all its keys and tickets; return it, or None.
+
+        Its bundle id is free again at once. `AppDeletion` removes the rest in the background.
+        """
         mark = DELETE_APP.guard(id=app_id, now=now)
         revoke = (each.step(app_id=app_id, now=now) for each in REVOKE_ALL)
         tickets = DELETE_TICKETS.step(app_id=app_id)
@@ -265,18 +280,21 @@ class SqlApps:
         return APPS.read(done[0][0]) if done else None
 
     async def remove_mark(self, app_id: str, before: int) -> None:
+        """Remove the row of an app that was deleted before a time: nothing else of it is left."""
         await self._engine.write(Unit(app_id, (DELETE_MARK.step(id=app_id, before=before),)))
 
     async def list_deleted(self) -> tuple[str, ...]:
+        """Return the ids of the apps that are deleted, as long as something of them may be left."""
         return tuple(app_id for (app_id,) in await self._engine.fetch(SELECT_DELETED_APPS))
 
     async def find_provider_key(self, key_id: str) -> ProviderKey | None:
+        """Return the provider key of any app, in any state, or None."""
         rows = await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id)
         return PROVIDER_KEYS.read(rows[0]) if rows else None
 
 
-class SqlAppKeys(Generic[K]):
-    """The `AppKeys` port, for the keys of one table."""
+class AppKeys(Generic[K]):
+    """The keys of one kind: for user tokens, named by `kid`, or of APNs providers, by `key_id`."""
 
     def __init__(
         self, engine: Engine, record: Record[K], statements: KeyStatements, taken: str
@@ -287,21 +305,32 @@ class SqlAppKeys(Generic[K]):
         self._taken = taken
 
     async def list(self, app_id: str) -> tuple[K, ...]:
+        """Return the app's keys, at most 100: live ones first, then those that ended last."""
         rows = await self._engine.fetch(self._statements.list, app_id=app_id)
         return tuple(map(self._record.read, rows))
 
     async def add(
         self, key: K, now: int, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
+        """Add a key; False if the app has `LIVE_KEYS_LIMIT` live ones, or is not there.
+
+        `Conflict` if its name is taken: the `kid` in the app, the `key_id` on the whole server.
+        `once` as in `Keys.create`.
+        """
         return await self._write(key, now, once)
 
     async def rotate(
         self, name: str, new: K, *, now: int, ends_at: int, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
+        """Add a key in place of the live one with a name, which expires at `ends_at` or before.
+
+        False if the app has no such live key, or too many. `Conflict` and `once` as in `add`.
+        """
         end = self._statements.end.guard(app_id=new.app_id, name=name, now=now, ends_at=ends_at)
         return await self._write(new, now, once, end)
 
     async def revoke(self, app_id: str, name: str, now: int) -> K | None:
+        """Revoke a key and return it; None if the app does not have it. Idempotent."""
         step = self._statements.revoke.guard(app_id=app_id, name=name, now=now)
         done = await self._engine.write(Unit(app_id, (step,)))
         return self._record.read(done[0][0]) if done else None
@@ -320,18 +349,18 @@ class SqlAppKeys(Generic[K]):
         return done if isinstance(done, StoredResponse) else done is not None
 
 
-def open_user_keys(engine: Engine) -> SqlAppKeys[UserKey]:
+def open_user_keys(engine: Engine) -> AppKeys[UserKey]:
     taken = "This app has a user key with this `kid`."
-    return SqlAppKeys(engine, USER_KEYS, USER_KEY_STATEMENTS, taken)
+    return AppKeys(engine, USER_KEYS, USER_KEY_STATEMENTS, taken)
 
 
-def open_provider_keys(engine: Engine) -> SqlAppKeys[ProviderKey]:
+def open_provider_keys(engine: Engine) -> AppKeys[ProviderKey]:
     taken = "This `key_id` is in use on this server: choose another."
-    return SqlAppKeys(engine, PROVIDER_KEYS, PROVIDER_KEY_STATEMENTS, taken)
+    return AppKeys(engine, PROVIDER_KEYS, PROVIDER_KEY_STATEMENTS, taken)
 
 
-class SqlKeys:
-    """The `Keys` port."""
+class Keys:
+    """The API keys of the apps."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -339,6 +368,13 @@ class SqlKeys:
     async def create(
         self, key: ApiKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
+        """Add a key.
+
+        With `once`: if its idempotency key was used before for the same request and has not
+        expired, nothing is added and the first response is returned; for a different request
+        `IdempotencyKeyReused`. `Conflict` if a key with this id exists, or the app has
+        `LIVE_API_KEYS_LIMIT` live ones. Nodes that add at the same time may exceed that slightly.
+        """
         add = ADD_KEY.guard(**KEYS.values(key))
         with explain_conflict("An API key with this id already exists."):
             done = await idempotency.write_once(self._engine, key.app_id, once, add)
@@ -355,6 +391,12 @@ class SqlKeys:
         ends_at: int,
         once: IdempotencyClaim | None = None,
     ) -> StoredResponse | None:
+        """Add a key in place of the live one with the id, which expires at `ends_at` or before.
+
+        `Conflict` if the app has no such live key, it was rotated before, or the app has too many
+        as in `create`; then nothing changes.
+        `once` as in `create`.
+        """
         replace = REPLACE_KEY.guard(
             id=key_id, app_id=new.app_id, new_id=new.id, now=now, ends_at=ends_at
         )
@@ -368,10 +410,12 @@ class SqlKeys:
         return done if isinstance(done, StoredResponse) else None
 
     async def find(self, key_id: str) -> ApiKey | None:
+        """Return the key of any app, in any state, or None."""
         rows = await self._engine.fetch(SELECT_KEY, id=key_id)
         return KEYS.read(rows[0]) if rows else None
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[ApiKey]:
+        """Return the app's keys in the order of their ids, starting after the id `after`."""
         rows = await self._engine.fetch(
             SELECT_KEYS, app_id=app_id, after=after or "", limit=limit + 1
         )
@@ -379,27 +423,34 @@ class SqlKeys:
         return Page(items, items[-1].id if len(rows) > limit else None)
 
     async def revoke(self, app_id: str, key_id: str, now: int) -> ApiKey | None:
+        """Revoke a key and return it; None if the app does not have it. Idempotent."""
         step = REVOKE_KEY.guard(id=key_id, app_id=app_id, now=now)
         done = await self._engine.write(Unit(app_id, (step,)))
         return KEYS.read(done[0][0]) if done else None
 
     async def touch(self, key_ids: Collection[str], now: int) -> None:
+        """Note that keys were used; a later time that is known stays."""
         rows = [TOUCH_KEY.bind(id=key_id, now=now) for key_id in sorted(key_ids)]
         if rows:
             await self._engine.write(Unit("", (TOUCH_KEY.many(rows),)))
 
 
-class SqlTickets:
-    """The `Tickets` port."""
+class Tickets:
+    """Tickets of users, each for one use."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def add(self, ticket: Ticket) -> None:
+        """Store a ticket by its hash."""
         insert = INSERT_TICKET.step(**TICKETS.values(ticket))
         await self._engine.write(Unit(ticket.user_id, (insert,), ticket.app_id))
 
     async def redeem(self, ticket_hash: bytes, now: int) -> Ticket | None:
+        """Use up a ticket and return it; None if it is unknown, used or expired.
+
+        Of several calls at once, on any nodes, one gets the ticket.
+        """
         # Anybody may send a ticket: one that is unknown costs a read, not a write.
         if not await self._engine.fetch(SELECT_TICKET, hash=ticket_hash):
             return None

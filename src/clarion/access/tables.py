@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from clarion.access.administrators.model import (
     Administrator,
     AdminKey,
@@ -15,10 +17,8 @@ from clarion.access.administrators.model import (
 from clarion.access.app_keys import user_key_context
 from clarion.access.model import ApiKey, App, ProviderKey, Scope, Ticket, UserKey
 from clarion.store.table import (
-    APP_ID,
     HASH,
-    TIME,
-    USER_ID,
+    OF_USER,
     Ages,
     Expires,
     GoesWith,
@@ -26,10 +26,10 @@ from clarion.store.table import (
     Sealed,
     Stays,
     Table,
+    times,
 )
 
 _HOUR_MS = 3600 * 1000
-_OF_OPERATORS = "of those who operate Clarion, not of users of apps"
 _EVERYWHERE = "small, on every shard"
 
 
@@ -47,7 +47,7 @@ APPS = Table(
     key=("id",),
     owner=Owner.INSTALLATION,
     impersonal="apps",
-    ends=Stays("The row of a deleted app stays until nothing else of the app is left."),
+    ends=Stays("Deleted last, when nothing else of a deleted app is left."),
     shard=("id",),
     note=_EVERYWHERE,
 )
@@ -90,87 +90,56 @@ TICKETS = Table(
     key=("hash",),
     owner=Owner.USER,
     section="tickets",
-    columns={
-        "hash": HASH,
-        "app_id": APP_ID,
-        "user_id": USER_ID,
-        "token_expires_at": TIME,
-        "created_at": TIME,
-        "expires_at": TIME,
-    },
+    columns={"hash": HASH, **OF_USER, **times("token_expires_at created_at expires_at")},
     ends=Expires("tickets_expiring"),
     shard=("hash",),
-    note="found by it before the app is known",
+    note="found by the hash before the app is known",
 )
-ADMINISTRATORS = Table(
+_of_operators = partial(
+    Table,
+    owner=Owner.INSTALLATION,
+    impersonal="of those who operate Clarion, not of users of apps",
+    ends=GoesWith("administrators"),
+)
+ADMINISTRATORS = _of_operators(
     "administrators",
     Administrator,
     key=("id",),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
-    ends=Stays("Owners delete accounts."),
+    ends=Stays("Deleted by an administrator or by `clarion admin delete`."),
 )
-ADMIN_KEYS = Table(
-    "admin_keys",
-    AdminKey,
-    key=("id",),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
-    columns={"secret_hash": HASH},
-    ends=GoesWith("administrators"),
-)
-ADMIN_LINKS = Table(
-    "admin_links",
-    SetupLink,
-    key=("id",),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
-    columns={"token_hash": HASH},
-    ends=GoesWith("administrators"),
-)
-ADMIN_SESSIONS = Table(
+ADMIN_KEYS = _of_operators("admin_keys", AdminKey, key=("id",), columns={"secret_hash": HASH})
+ADMIN_LINKS = _of_operators("admin_links", SetupLink, key=("id",), columns={"token_hash": HASH})
+ADMIN_SESSIONS = _of_operators(
     "admin_sessions",
     AdminSession,
     key=("id",),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
     columns={"secret_hash": HASH},
     ends=Expires("admin_sessions_by_expiry"),
 )
-TRUSTED_DEVICES = Table(
+TRUSTED_DEVICES = _of_operators(
     "trusted_devices",
     TrustedDevice,
     key=("token_hash",),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
     columns={"token_hash": HASH},
     ends=Expires("trusted_devices_by_expiry"),
 )
-TOTP_SECRETS = Table(
+TOTP_SECRETS = _of_operators(
     "totp_secrets",
     TotpSecret,
     key=("administrator_id", "state"),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
     columns={"secret": Sealed(totp_context, ("administrator_id",))},
-    ends=GoesWith("administrators"),
 )
-RECOVERY_CODES = Table(
+RECOVERY_CODES = _of_operators(
     "recovery_codes",
     RecoveryCode,
     key=("administrator_id", "code_hash"),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
     columns={"code_hash": HASH, "salt": HASH},
-    ends=GoesWith("administrators"),
 )
-SIGN_IN_ATTEMPTS = Table(
+# Failed sign-ins count for an hour, and a lock ends before that.
+SIGN_IN_ATTEMPTS = _of_operators(
     "sign_in_attempts",
     tuple,
     key=("key",),
-    owner=Owner.INSTALLATION,
-    impersonal=_OF_OPERATORS,
-    # Failed sign-ins count for an hour, and a lock ends before that.
     ends=Ages("sign_in_attempts_by_time", "last_at", _HOUR_MS),
 )
 TABLES = (

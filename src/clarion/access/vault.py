@@ -35,8 +35,8 @@ def find_key_id(sealed: bytes) -> bytes:
     return sealed[1 : 1 + KEY_ID_BYTES] if sealed[:1] == _VERSION else b""
 
 
-class AesVault:
-    """The `Vault` port: the context is authenticated with the secret.
+class Vault:
+    """Encrypts secrets that must be read again. The context is authenticated with the secret.
 
     The first key seals, as long as the process runs; all of them open. `reread` returns the keys
     as they are stored now: another process may have added one since.
@@ -52,6 +52,7 @@ class AesVault:
         self._reread = reread
 
     def seal(self, secret: bytes, context: str) -> bytes:
+        """Encrypt a secret; it can be decrypted with the same context only."""
         nonce = os.urandom(_NONCE_BYTES)
         ciphertext = self._cipher.encrypt(nonce, secret, context.encode())
         return b"".join((_VERSION, self.key_id, nonce, ciphertext))

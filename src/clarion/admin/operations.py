@@ -14,8 +14,7 @@ import msgspec
 
 from clarion.errors import ClarionError, NotFound
 from clarion.http import problems
-from clarion.http.asgi import JSON, FastRoute, Message, Request, Response, Scope
-from clarion.http.auditing import Framework
+from clarion.http.asgi import JSON, FastRoute, Framework, Message, Request, Response, Scope
 from clarion.http.path_templates import PathTemplates
 
 # What the headers of a page say about its own body is not true of an operation's.
@@ -87,7 +86,7 @@ class Operations:
         return Answer(bytes(collected.body), collected.headers)
 
     async def look(self, page: Request, path: str) -> bytes:
-        """Return what a route for operators says, such as `/health`, whatever its status.
+        """Return what a route for operators says, such as `/health`, with any status.
 
         Only for pages of administrators of the whole server: they are trusted to see it.
         """

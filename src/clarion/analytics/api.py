@@ -22,7 +22,7 @@ from clarion.analytics.model import (
     Query,
     find_bucket_bound,
 )
-from clarion.analytics.port import Analytics
+from clarion.analytics.sql.aggregates import Analytics
 from clarion.catalog.model import Channel
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, InvalidFields

@@ -1,11 +1,11 @@
-"""Counting what happened, and reading the counts."""
+"""Counting what happened."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
-from clarion.analytics.model import Cell, Count, Interval, Progress, Query
+from clarion.analytics.model import Cell, Progress
 
 
 class Tally(Protocol):
@@ -32,16 +32,3 @@ class Tally(Protocol):
         The progress is stored in the same commit. False, and nothing is added, if it is not as it
         was `before`: somebody else has counted meanwhile.
         """
-
-
-class Analytics(Protocol):
-    """Reads counts. The cost depends on the range and the dimensions alone."""
-
-    async def read(self, query: Query, limit: int) -> Sequence[Count]:
-        """Return at most so many counts in the order of time, without those that are zero."""
-
-    async def get_progress(self) -> Progress | None:
-        """Return how far everything is counted; None if nothing ever was."""
-
-    async def prune(self, interval: Interval, before: int, limit: int) -> int:
-        """Delete at most so many counts that begin before a time; return how many."""

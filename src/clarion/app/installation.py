@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-from clarion.access.vault import AesVault, find_key_id
+from clarion.access.vault import Vault, find_key_id
 from clarion.clock import Clock
 from clarion.errors import InternalError, StartError
 from clarion.store.engine import Engine, Fetch
@@ -43,7 +43,7 @@ def refuse_new_key(directory: DataDirectory, key_id: bytes, database_url: str) -
 
 
 async def identify(
-    engine: Engine, vault: AesVault, clock: Clock, directory: DataDirectory, database_url: str
+    engine: Engine, vault: Vault, clock: Clock, directory: DataDirectory, database_url: str
 ) -> Installation:
     """Return which installation the database is; `StartError` if it is not to be opened.
 
@@ -71,14 +71,14 @@ async def void_copy(engine: Engine) -> None:
     await engine.write(Unit("", (VOID_COPY.step(),)))
 
 
-async def _add(engine: Engine, vault: AesVault, clock: Clock) -> None:
+async def _add(engine: Engine, vault: Vault, clock: Clock) -> None:
     id_ = secrets.token_hex(_ID_BYTES)
     seal = vault.seal(_SEALED, seal_context(id_))
     await engine.write(Unit("", (INSERT.step(id=id_, seal=seal, now=clock.now()),)))
 
 
 def check_key(
-    vault: AesVault, id_: str, seal: bytes, directory: DataDirectory, database_url: str
+    vault: Vault, id_: str, seal: bytes, directory: DataDirectory, database_url: str
 ) -> None:
     """Raise `StartError` if the secrets of a database are not sealed with a key of the vault."""
     try:

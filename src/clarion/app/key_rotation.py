@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-from clarion.access.vault import AesVault, find_key_id, key_id_of
+from clarion.access.vault import Vault, find_key_id, key_id_of
 from clarion.app.tables import TABLES
 from clarion.audit.chain import derive_key
 from clarion.audit.sql import keep_retired_key
@@ -46,7 +46,7 @@ async def count_keys(fetch: Fetch) -> dict[bytes, int]:
     return dict(counts)
 
 
-async def find_unreadable(fetch: Fetch, vault: AesVault) -> str | None:
+async def find_unreadable(fetch: Fetch, vault: Vault) -> str | None:
     """Return why a value cannot be read: one of each column is tried."""
     for column in SEALED:
         for row in await fetch(column.select_sample()):
@@ -75,7 +75,7 @@ async def rotate(
     if len(keys) == 1:
         keys = (new_master_key(), *keys)
         directory.write_master_keys(keys)
-    vault = AesVault(*keys)
+    vault = Vault(*keys)
     old = key_id_of(keys[-1])
     async with _hold_alone(database_url, old) as is_alone:
         if not is_alone:
@@ -119,7 +119,7 @@ def _still_used(directory: DataDirectory, key_id: bytes) -> str:
 
 
 async def _reseal_all(
-    engine: Engine, vault: AesVault, on_progress: Callable[[int, int], None]
+    engine: Engine, vault: Vault, on_progress: Callable[[int, int], None]
 ) -> None:
     """Seal every value with the first key; `CommandFailed` if one cannot be read."""
     for _ in range(_PASSES):
@@ -134,7 +134,7 @@ async def _reseal_all(
     raise CommandFailed("Values with the old key are still being added. Try again.")
 
 
-async def _reseal(engine: Engine, vault: AesVault, column: SealedColumn) -> AsyncIterator[int]:
+async def _reseal(engine: Engine, vault: Vault, column: SealedColumn) -> AsyncIterator[int]:
     """Seal the values of a column with the first key; yield how many were read, by pages."""
     page, replace = column.select_page(), column.replace()
     after: dict[str, Value] = dict.fromkeys(column.key, "")
@@ -152,7 +152,7 @@ async def _reseal(engine: Engine, vault: AesVault, column: SealedColumn) -> Asyn
         yield sum(row[-1] is not None for row in rows)
 
 
-def _reseal_value(vault: AesVault, column: SealedColumn, row: Row) -> bytes:
+def _reseal_value(vault: Vault, column: SealedColumn, row: Row) -> bytes:
     context = column.find_context(row)
     try:
         return vault.seal(vault.open(row[-1], context), context)

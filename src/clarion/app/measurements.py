@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LEDGER_EVERY_S = 10.0
 PENDING_EVERY_S = 15.0
 DISK_EVERY_S = 15.0
-# To count so many takes a few milliseconds.
+# Counting this many takes a few milliseconds.
 PENDING_LIMIT = 100_000
 
 

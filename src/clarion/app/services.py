@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 
 from clarion import __version__
-from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.authentication import AdminAuthenticator
 from clarion.access.administrators.invitations import Invitations
 from clarion.access.administrators.passwords import HashingThreads
 from clarion.access.administrators.policy import HOUR_MS, MINUTE_MS, SignInPolicy
@@ -21,7 +21,7 @@ from clarion.app.stores import Stores
 from clarion.audit.log_file import LogFile
 from clarion.audit.loop import AuditLoop
 from clarion.catalog.model import Channel
-from clarion.channels.gateway import GatewayDevices
+from clarion.channels.gateway import PushDevices
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kind_table import KINDS
 from clarion.channels.port import SenderContext
@@ -75,7 +75,7 @@ from clarion.telemetry.traces import OFF, Tracer
 class Services:
     """Everything between the stores and the listeners.
 
-    Handlers get these attributes by name, beside those of `Stores`.
+    Handlers get these attributes by name, as they get those of `Stores`.
     """
 
     def __init__(
@@ -204,12 +204,12 @@ class Services:
             clock=clock,
         )
         self.invitations = Invitations(admins.links, clock, settings.external_url)
-        self.administration = AdminAuthentication(
+        self.administration = AdminAuthenticator(
             admins, apps=stores.apps, policy=policy, clock=clock
         )
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
-        """Export what the services count by themselves, and hear what other nodes change."""
+        """Export what the services count, and subscribe to the changes of other nodes."""
         self._join_caches(stores)
         if isinstance(clock := stores.clock, DatabaseClock):
             self.metrics.watch_clock(lambda: clock.skew_ms)
@@ -374,7 +374,7 @@ def _build_pipeline(settings: Settings, stores: Stores, services: Services) -> P
         channels=services.channels,
         gateway=services.dispatch,
         registry=services.registry,
-        push_devices=GatewayDevices(services.dispatch, stores.vault, stores.clock),
+        push_devices=PushDevices(services.dispatch, stores.vault, stores.clock),
         node_id=stores.node_id,
         is_live=lambda: services.membership.is_live,
         tracer=services.tracer,

@@ -11,23 +11,16 @@ from typing import TYPE_CHECKING
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
-from clarion.access.port import Vault
-from clarion.access.sql import (
-    SqlApps,
-    SqlKeys,
-    SqlTickets,
-    open_provider_keys,
-    open_user_keys,
-)
-from clarion.access.vault import AesVault, key_id_of
-from clarion.analytics.sql.aggregates import SqlAnalytics, SqlTally
+from clarion.access.sql import Apps, Keys, Tickets, open_provider_keys, open_user_keys
+from clarion.access.vault import Vault, key_id_of
+from clarion.analytics.sql.aggregates import Analytics, SqlTally
 from clarion.app.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.app.key_rotation import refuse_retired_key
 from clarion.app.tables import PERSONAL
 from clarion.audit.chain import ChainKeys, Key, derive_key
 from clarion.audit.commands import record_command
-from clarion.audit.sql import SqlAuditLog, load_retired_keys
-from clarion.catalog.catalog import CachedCatalog
+from clarion.audit.sql import AuditLog, load_retired_keys
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.channels.sql import SqlProviders
@@ -40,15 +33,15 @@ from clarion.events.sql.outcomes import SqlOutcomes
 from clarion.events.sql.retention import SqlRetention
 from clarion.history.sql.deliveries import SqlDeliveries, SqlDeliveryReports
 from clarion.history.sql.notifications import SqlNotificationReader
-from clarion.idempotency.sql import SqlIdempotencyKeys
+from clarion.idempotency.sql import IdempotencyKeys
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.inbox.sql.pages import SqlInboxPages
-from clarion.nodes.sql import SqlNodes
-from clarion.people.erasure.sql.deleted_users import SqlDeletedUsers
-from clarion.people.erasure.sql.erasures import SqlErasures
-from clarion.people.erasure.sql.exports import SqlExports
-from clarion.people.segments.sql.segments import SqlSegments
-from clarion.people.sql import SqlUsers
+from clarion.nodes.sql import NodeRecords
+from clarion.people.erasure.sql.deleted_users import DeletedUsers
+from clarion.people.erasure.sql.erasures import Erasures
+from clarion.people.erasure.sql.exports import Exports
+from clarion.people.segments.sql.segments import Segments
+from clarion.people.sql import Users
 from clarion.push.sql.devices import Devices
 from clarion.push.sql.feedback import FeedbackList
 from clarion.push.sql.messages import SqlHistory, SqlMessages
@@ -88,7 +81,7 @@ class Stores:
         directory: DataDirectory,
         sandbox: ProcessSandbox,
         vault: Vault,
-        audit_log: SqlAuditLog,
+        audit_log: AuditLog,
         installation: Installation,
     ) -> None:
         self.engine = engine
@@ -97,20 +90,20 @@ class Stores:
         self.directory = directory
         self.vault = vault
         self.audit_log = audit_log
-        self.apps = SqlApps(engine)
-        self.keys = SqlKeys(engine)
+        self.apps = Apps(engine)
+        self.keys = Keys(engine)
         self.user_keys = open_user_keys(engine)
         self.provider_keys = open_provider_keys(engine)
-        self.tickets = SqlTickets(engine)
+        self.tickets = Tickets(engine)
         self.known_apps = KnownApps(self.apps, self.user_keys, vault)
         self.keyring = self._make_keyring()
         self.admins = make_admin_stores(engine)
-        self.idempotency_keys = SqlIdempotencyKeys(engine)
-        self.users = SqlUsers(engine)
-        self.segments = SqlSegments(engine)
-        self.deleted_users = SqlDeletedUsers(engine)
-        self.erasures = SqlErasures(engine, vault, clock, PERSONAL)
-        self.exports = SqlExports(engine, PERSONAL)
+        self.idempotency_keys = IdempotencyKeys(engine)
+        self.users = Users(engine)
+        self.segments = Segments(engine)
+        self.deleted_users = DeletedUsers(engine)
+        self.erasures = Erasures(engine, vault, clock, PERSONAL)
+        self.exports = Exports(engine, PERSONAL)
         self._open_catalog(engine, sandbox)
         self.devices = Devices(engine)
         self.feedback = FeedbackList(engine)
@@ -137,20 +130,18 @@ class Stores:
         self.templates = SqlTemplates(engine)
         self.sandbox = sandbox
         self.categories = SqlCategories(engine)
-        self.catalog = CachedCatalog(
-            self.types, self.categories, self.templates, self.clock, sandbox
-        )
+        self.catalog = Catalog(self.types, self.categories, self.templates, self.clock, sandbox)
 
     def _open_statistics(self, engine: Engine) -> None:
         self.statistics = Statistics(engine)
         self.ledger = SqlLedger(engine)
         self.tally = SqlTally(engine)
-        self.analytics = SqlAnalytics(engine)
+        self.analytics = Analytics(engine)
 
     def _open_queue(self, engine: Engine, clock: Clock) -> None:
         # Of this process among the nodes on PostgreSQL; with SQLite there is one node.
         self.node_id = clock.new_id()[-NODE_ID_LENGTH:] if isinstance(clock, DatabaseClock) else ""
-        self.nodes = SqlNodes(engine)
+        self.nodes = NodeRecords(engine)
         self.queue = SqlQueue(engine, self.node_id)
 
     def _make_keyring(self) -> Keyring:
@@ -182,7 +173,7 @@ async def open_stores(
     is_sqlite = sqlite_path(settings.database_url) is not None
     with directory.use_keys() if is_sqlite else contextlib.nullcontext():
         await prepare_database(settings)
-        vault = AesVault(
+        vault = Vault(
             *await _ensure_keys(directory, settings.database_url),
             reread=directory.read_master_keys,
         )
@@ -195,7 +186,7 @@ async def open_stores(
             await load_retired_keys(engine.fetch, audit_keys, vault)
             if settings.clock == "test":
                 clock = MovableClock(clock)
-            audit_log = SqlAuditLog(engine, audit_keys, clock, settings.server_id)
+            audit_log = AuditLog(engine, audit_keys, clock, settings.server_id)
             sandbox = ProcessSandbox(settings.app_template_cpu_s)
             try:
                 async with record_command(audit_log):

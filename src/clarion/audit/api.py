@@ -9,7 +9,7 @@ from litestar.params import Parameter
 
 from clarion.access.model import AdminCaller, Role, Scope
 from clarion.audit.model import ActorKind, AuditResult, Entry, Filter
-from clarion.audit.port import AuditLog
+from clarion.audit.sql import AuditLog
 from clarion.errors import FieldFault, InvalidFields
 from clarion.fields import NO_CONTROLS, documented, is_plain
 from clarion.http.callers import ApiRequest, admin_of, app_of, caller_of

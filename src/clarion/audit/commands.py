@@ -10,10 +10,13 @@ import os
 import pwd
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 from clarion.audit.model import Act, ActorKind, AuditResult
-from clarion.audit.port import AuditLog
 from clarion.errors import ClarionError
+
+if TYPE_CHECKING:  # every command imports this module, and few the store
+    from clarion.audit.sql import AuditLog
 
 # The action of the running command, such as `key.create`; None in a server.
 command: ContextVar[str | None] = ContextVar("command", default=None)

@@ -8,7 +8,7 @@ import contextlib
 from clarion.audit.chain import ChainKeys, is_linked
 from clarion.audit.log_file import LogFile
 from clarion.audit.model import Entry
-from clarion.audit.port import AuditLog, Chain
+from clarion.audit.sql import AuditLog, Chain
 from clarion.errors import ClarionError
 from clarion.telemetry.logs import get_logger
 

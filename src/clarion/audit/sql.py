@@ -123,10 +123,14 @@ LISTS = {
 }
 
 
-class _Recording:
-    """The `Recording` port, and a companion of the first unit."""
+class Recording:
+    """The record of one act, while it is being done.
 
-    def __init__(self, log: SqlAuditLog, find_act: Callable[[], Act | None]) -> None:
+    As a context: the first unit that its task writes stores the entry too, so that both are durable
+    or neither is. Other tasks of the process do not take part.
+    """
+
+    def __init__(self, log: AuditLog, find_act: Callable[[], Act | None]) -> None:
         self._log = log
         self._find_act = find_act
         self._act: Act | None = None
@@ -134,7 +138,8 @@ class _Recording:
         self._app_id: str | None = None
         self._user_id: str | None = None
         self.actor: tuple[ActorKind, str] | None = None
-        self._is_under_way = self.is_written = self._is_over = False
+        self.is_written = False  # whether the entry is stored
+        self._is_under_way = self._is_over = False
         self._token: Token[Companion | None] | None = None
 
     def __enter__(self) -> Self:
@@ -175,6 +180,10 @@ class _Recording:
             self._log.on_written()
 
     async def finish(self, result: AuditResult, reason: str | None = None) -> None:
+        """Store an entry of its own, unless one with this result is stored already.
+
+        If nothing was written, `done` becomes `unchanged`.
+        """
         self._is_over = True
         act = self._find()
         if act is None or (self.is_written and result in (AuditResult.DONE, AuditResult.UNCHANGED)):
@@ -184,6 +193,7 @@ class _Recording:
         await self._log.write(act, result, reason)
 
     def count(self, result: AuditResult) -> None:
+        """Count the act with others like it, in one entry for the minute: there are too many."""
         self._is_over = True
         act = self._find()
         if act is not None:
@@ -206,12 +216,15 @@ class _Recording:
         )
 
 
-class SqlAuditLog:
-    """The `AuditLog` port. A cursor is the time and id of the last entry."""
+class AuditLog:
+    """The entries of all apps and of the installation, in one chain.
+
+    A cursor is the time and id of the last entry.
+    """
 
     def __init__(self, engine: Engine, keys: ChainKeys, clock: Clock, node: str) -> None:
         self._engine = engine
-        self.chain = SqlChain(engine.fetch)
+        self.chain = Chain(engine.fetch)
         self.keys = keys
         self._clock = clock
         self._node = node
@@ -219,19 +232,26 @@ class SqlAuditLog:
         # Called when an entry waits to be linked.
         self.on_written: Callable[[], None] = lambda: None
 
-    def record(self, find_act: Callable[[], Act | None]) -> _Recording:
-        return _Recording(self, find_act)
+    def record(self, find_act: Callable[[], Act | None]) -> Recording:
+        """Begin to record an act. `find_act` is called when it is known; None: not recorded."""
+        return Recording(self, find_act)
 
     def describe(
         self, *, app_id: str | None = None, user_id: str | None = None, **target: str
     ) -> None:
+        """Add to the act of this task what is not known when it begins: ids of what it is about.
+
+        Call it before the first write; afterwards it is too late. Never with a secret, or with what
+        somebody wrote. Nothing happens if the task records no act.
+        """
         recording = companion.get()
-        if isinstance(recording, _Recording):
+        if isinstance(recording, Recording):
             recording.describe(app_id, user_id, target)
 
     def identify(self, kind: ActorKind, actor_id: str) -> None:
+        """Name the actor, if it is known only now: at a sign-in."""
         recording = companion.get()
-        if isinstance(recording, _Recording):
+        if isinstance(recording, Recording):
             recording.actor = (kind, actor_id)
 
     def make_step(self, act: Act, result: AuditResult, reason: str | None = None) -> Step:
@@ -249,6 +269,10 @@ class SqlAuditLog:
         self._counted.add(act, result, self._clock.now())
 
     async def record_counted(self, *, is_last: bool = False) -> None:
+        """Store an entry for each kind of acts that were counted, of the minutes that are over.
+
+        With `is_last`, also of this one. What cannot be stored is stored the next time.
+        """
         until = LARGEST if is_last else self._clock.now()
         for kind, count in self._counted.take(until):
             try:
@@ -279,6 +303,7 @@ class SqlAuditLog:
         return replace(entry, signature=self.keys.sign(*content_of(entry)))
 
     async def list(self, wanted: Filter, *, after: str | None, limit: int) -> Page[Entry]:
+        """Return entries, newest first. `InvalidFields` if `after` is not the `next` of a page."""
         before, before_id = read_cursor(after) if after else (LARGEST, _AFTER_ALL_IDS)
         if wanted.until is not None and wanted.until < before:
             before, before_id = wanted.until, ""
@@ -302,9 +327,14 @@ class SqlAuditLog:
         return sorted(found, key=_newest_first, reverse=True)
 
     async def verify_newest(self, count: int) -> Verified:
+        """Verify that the last entries of the chain are as they were written."""
         return await verify_newest(self.chain, self.keys, count)
 
     async def link_waiting(self) -> int:
+        """Add what waits to the chain, at most a batch; return how much that was.
+
+        Entries whose signature is not ours are left out.
+        """
         for _ in range(_ATTEMPTS):
             linked = await self._link_once()
             if linked is not None:
@@ -346,6 +376,10 @@ class SqlAuditLog:
         return self.keys.verifies(entry.signature, *content_of(entry))
 
     async def prune(self, before: int, limit: int) -> int:
+        """Delete the oldest entries up to the last one of before a time, at most `limit`.
+
+        What is left can still be verified. Returns how many were deleted.
+        """
         state = await self.chain.get_state()
         oldest = await self.chain.read(state.pruned_sequence, limit)
         # One whose clock was ahead does not keep the others.
@@ -367,21 +401,24 @@ class SqlAuditLog:
         return old[-1] + 1 if done else 0
 
 
-class SqlChain:
-    """The `Chain` port, on whatever can read rows."""
+class Chain:
+    """The chain as it is stored, for whatever verifies or copies it."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
 
     async def read(self, after: int, limit: int) -> tuple[Entry, ...]:
+        """Return the entries of the chain after a number, in their order."""
         rows = await self._fetch(SELECT_CHAIN, after=after, limit=limit)
         return tuple(map(ENTRIES.read, rows))
 
     async def read_waiting(self, after: str, limit: int) -> tuple[Entry, ...]:
+        """Return entries that are not in the chain yet, in the order of ids after an id."""
         rows = await self._fetch(SELECT_WAITING, after=after, limit=limit)
         return tuple(map(ENTRIES.read, rows))
 
     async def get_state(self) -> ChainState:
+        """Return where the chain begins and ends."""
         rows = await self._fetch(SELECT_STATE, id=_CHAIN)
         return STATES.read(rows[0]) if rows else ChainState()
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clarion.audit.chain import ChainKeys, content_of, is_linked, is_pruned
 from clarion.audit.log_file import LogFile, read_entries
 from clarion.audit.model import ChainState, Entry, Verified
-from clarion.audit.port import Chain
+
+if TYPE_CHECKING:
+    from clarion.audit.sql import Chain
 
 _PAGE = 1000
 # What a server verifies in one go on its event loop: about 5 ms.

@@ -50,13 +50,13 @@ class DataSchema:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Entry:
-    """The `CatalogEntry` port."""
+class CatalogEntry:
+    """A notification type with its schema and templates."""
 
     type: NotificationType
     schema: DataSchema | None
     templates: Mapping[tuple[Channel, str], Template]
-    channels: frozenset[Channel]
+    channels: frozenset[Channel]  # for which there is a template
     variables: Mapping[Channel, frozenset[str]]  # declared by the templates of any language
     run: Run
     mentions: Mapping[str, tuple[Template, ...]]  # which templates mention an undeclared name
@@ -65,7 +65,7 @@ class Entry:
     on_rendered: Callable[[float], None] = lambda _seconds: None
     _picked: dict[tuple[Channel, str], Template | None] = field(default_factory=dict, repr=False)
     _converted: dict[str, Template] = field(default_factory=dict, repr=False)  # by language
-    _quick: dict[Channel, Entry | None] = field(default_factory=dict, repr=False)
+    _quick: dict[Channel, CatalogEntry | None] = field(default_factory=dict, repr=False)
 
     def pick(self, channel: Channel, language: str) -> Template | None:
         """Return the template in the nearest language: `pt-BR`, else `pt`, else `en`, else any."""
@@ -84,7 +84,11 @@ class Entry:
         languages = sorted(known for of, known in self.templates if of is channel)
         return self.templates[channel, languages[0]] if languages else None
 
-    def find_quick(self, channel: Channel) -> Entry | None:
+    def find_quick(self, channel: Channel) -> CatalogEntry | None:
+        """Return the entry as one that never waits for the sandbox; None if a template needs it.
+
+        It raises `Overloaded` for values that would need it.
+        """
         if channel not in self._quick:
             some = (each for (of, _), each in self.templates.items() if of is channel)
             quick = replace(self, run=_refuse) if all(map(is_quick, some)) else None
@@ -94,6 +98,10 @@ class Entry:
     async def find_faults(
         self, data: Mapping[str, object], channels: Collection[Channel]
     ) -> tuple[FieldFault, ...]:
+        """Return how data violates the schema, and which required variables are missing.
+
+        Like `render` and `check_context` it may need the sandbox, and fail as that does.
+        """
         faults = await self.schema.find_faults(data) if self.schema else ()
         required = frozenset[str]().union(*(self.variables.get(each, ()) for each in channels))
         missing = sorted(name for name in required if data.get(name) is None)
@@ -104,6 +112,10 @@ class Entry:
     async def render(
         self, channel: Channel, language: str, context: Mapping[str, object]
     ) -> RenderedText:
+        """Render the template for a channel in the nearest language: `pt-BR`, `pt`, `en`, any.
+
+        `NotFound` if the channel has no template, `InvalidFields` if it cannot be rendered.
+        """
         template = self.pick(channel, language)
         if template is None:
             raise NotFound(f"{self.type.type} has no template for {channel}.")
@@ -115,6 +127,7 @@ class Entry:
     async def check_context(
         self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
     ) -> None:
+        """Raise `InvalidFields` if a template of these channels shows one of the missing names."""
         mentioning = {id(each): each for name in missing for each in self.mentions.get(name, ())}
         for number, template in enumerate(mentioning.values(), 1):
             if template.channel in channels:
@@ -130,7 +143,8 @@ class Entry:
             self._converted[template.language] = await convert(template, self.run)
         return self._converted[template.language]
 
-    def with_type(self, definition: NotificationType) -> Entry:
+    def with_type(self, definition: NotificationType) -> CatalogEntry:
+        """Return the entry with another definition of its type."""
         return replace(self, type=definition, _quick={})
 
 
@@ -160,14 +174,14 @@ async def render(template: Template, context: Mapping[str, object], run: Run) ->
     return RenderedText(answer.subject, answer.body, is_html)
 
 
-def build_entry(definition: NotificationType, own: Collection[Template], run: Run) -> Entry:
+def build_entry(definition: NotificationType, own: Collection[Template], run: Run) -> CatalogEntry:
     """Return the entry of a type; the app's own templates override built-in ones."""
     all_templates = (*built_in.TEMPLATES.get(definition.type, ()), *own)
     templates = {(each.channel, each.language): each for each in all_templates}
     variables: defaultdict[Channel, frozenset[str]] = defaultdict(frozenset)
     for each in templates.values():
         variables[each.channel] |= frozenset(each.variables)
-    return Entry(
+    return CatalogEntry(
         type=definition,
         schema=DataSchema(definition.data_schema, run) if definition.data_schema else None,
         templates=templates,

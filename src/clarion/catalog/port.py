@@ -1,19 +1,13 @@
-"""The ports of the catalog: notification types and templates."""
+"""The ports of the catalog: notification types and templates; other slices use `Catalog` alone."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from clarion.catalog.model import (
-    CategoryDefinition,
-    Channel,
-    NotificationType,
-    RenderedText,
-    Template,
-)
+from clarion.catalog.catalog import Catalog as Catalog
+from clarion.catalog.entry import CatalogEntry as CatalogEntry
+from clarion.catalog.model import CategoryDefinition, Channel, NotificationType, Template
 from clarion.catalog.sandbox.jobs import Answer, Job
-from clarion.errors import FieldFault
 from clarion.pages import Page
 
 
@@ -95,58 +89,3 @@ class Sandbox(Protocol):
         `TooManyRequests` if the app has used its processor time, or too much of it waits;
         `Overloaded` if there is no process for it.
         """
-
-
-class CatalogEntry(Protocol):
-    """A notification type with its schema and templates."""
-
-    @property
-    def type(self) -> NotificationType:
-        """The definition of the type."""
-
-    @property
-    def channels(self) -> frozenset[Channel]:
-        """The channels for which there is a template."""
-
-    def find_quick(self, channel: Channel) -> CatalogEntry | None:
-        """Return the entry as one that never waits for the sandbox; None if a template needs it.
-
-        It raises `Overloaded` for values that would need it.
-        """
-
-    async def find_faults(
-        self, data: Mapping[str, object], channels: Collection[Channel]
-    ) -> tuple[FieldFault, ...]:
-        """Return how data violates the schema, and which required variables are missing.
-
-        Like `render` and `check_context` it may need the sandbox, and fail as that does.
-        """
-
-    async def render(
-        self, channel: Channel, language: str, context: Mapping[str, object]
-    ) -> RenderedText:
-        """Render the template for a channel in the nearest language: `pt-BR`, `pt`, `en`, any.
-
-        `NotFound` if the channel has no template, `InvalidFields` if it cannot be rendered.
-        """
-
-    async def check_context(
-        self, channels: Collection[Channel], context: Mapping[str, object], missing: Collection[str]
-    ) -> None:
-        """Raise `InvalidFields` if a template of these channels shows one of the missing names."""
-
-    def with_type(self, definition: NotificationType) -> CatalogEntry:
-        """Return the entry with another definition of its type."""
-
-
-class Catalog(Protocol):
-    """The notification types of the apps, built-in ones included."""
-
-    async def find(self, app_id: str, type_name: str) -> CatalogEntry | None:
-        """Return an entry, or None if the app has no such type. May be ten seconds old."""
-
-    async def list_types(self, app_id: str) -> tuple[NotificationType, ...]:
-        """Return all types of an app, built-in ones included, sorted by name."""
-
-    async def list_categories(self, app_id: str) -> tuple[CategoryDefinition, ...]:
-        """Return the built-in categories, and then the app's own, sorted by name."""

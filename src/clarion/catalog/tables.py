@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from clarion.catalog.model import CategoryDefinition, Template
 from clarion.store.table import Owner, Stays, Table
 
-_EVERYWHERE = "small, on every shard"
-
-TYPES = Table(
-    "notification_types",
-    tuple,
-    key=("app_id", "type"),
-    owner=Owner.APP,
-    impersonal="of apps",
-    ends=Stays("An app deletes its types."),
-    shard=("app_id",),
-    note=_EVERYWHERE,
+_of_app = partial(
+    Table, owner=Owner.APP, impersonal="of apps", shard=("app_id",), note="small, on every shard"
 )
-TEMPLATES = Table(
+TYPES = _of_app(
+    "notification_types", tuple, key=("app_id", "type"), ends=Stays("Deleted over the API.")
+)
+TEMPLATES = _of_app(
     "templates",
     Template,
     key=("app_id", "type", "channel", "language", "version"),
-    owner=Owner.APP,
-    impersonal="of apps",
-    ends=Stays("The newest 50 versions are kept; they are deleted with their type."),
-    shard=("app_id",),
-    note=_EVERYWHERE,
+    ends=Stays("The newest 50 versions are kept, until the type is deleted."),
 )
-CATEGORIES = Table(
+CATEGORIES = _of_app(
     "categories",
     CategoryDefinition,
     key=("app_id", "name"),
-    owner=Owner.APP,
-    impersonal="of apps",
-    ends=Stays("An app deletes its categories."),
-    shard=("app_id",),
-    note=_EVERYWHERE,
+    ends=Stays("Deleted over the API."),
 )
 TABLES = (TYPES, TEMPLATES, CATEGORIES)

@@ -29,20 +29,22 @@ LIFETIME_MS = 30 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayDevices:
-    """The `PushDevices` port."""
+class PushDevices:
+    """Addresses pushes to devices of other services, and makes messages for those of our own."""
 
     gateway: Dispatch
     vault: Vault
     clock: Clock
 
     def find_address(self, device: Device) -> Address:
+        """Return the address of a device; its value is empty if our own gateway reaches it."""
         if device.address is None:
             return Address(device.id, "", device.platform)
         value = self.vault.open(device.address, device.address_context).decode()
         return Address(device.id, value, device.platform)
 
     def make_message(self, device: Device, message: OutgoingMessage) -> StoredMessage:
+        """Return the message for a device of our own gateway: the same id for every attempt."""
         notification, latest = message.notification, self.clock.now() + LIFETIME_MS
         content = MessageContent(
             priority=PushPriority(apns_priority(notification.priority)),
@@ -56,6 +58,7 @@ class GatewayDevices:
         return StoredMessage(*made)
 
     def make_topic_message(self, event: Event, category: str) -> Message:
+        """Return the message to the devices of the topic that an event was published to."""
         latest = event.created_at + LIFETIME_MS
         return Message(
             id=self.clock.new_id(),

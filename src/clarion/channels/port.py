@@ -1,4 +1,4 @@
-"""The ports of the channels: stored providers, and what sends through one."""
+"""The ports of the channels: stored providers, and what sends through one or to our own devices."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from clarion.catalog.model import Channel
+from clarion.channels.gateway import PushDevices as PushDevices
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.model import Address, Outcome, OutgoingMessage, Provider, Try
 from clarion.clock import Clock
-from clarion.events.model import Event
 from clarion.people.model import User
-from clarion.push.model import Device, Message, StoredMessage
 
 # Called with app and channel after a change by which messages that wait could be sent.
 OnProviderChanged = Callable[[str, Channel], Awaitable[None]]
@@ -101,19 +100,6 @@ class AppChannels(Protocol):
 
         `only` names the one provider that may be tried, if it still exists.
         """
-
-
-class PushDevices(Protocol):
-    """Addresses pushes to devices of other services, and makes messages for those of our own."""
-
-    def find_address(self, device: Device) -> Address:
-        """Return the address of a device; its value is empty if our own gateway reaches it."""
-
-    def make_message(self, device: Device, message: OutgoingMessage) -> StoredMessage:
-        """Return the message for a device of our own gateway: the same id for every attempt."""
-
-    def make_topic_message(self, event: Event, category: str) -> Message:
-        """Return the message to the devices of the topic that an event was published to."""
 
 
 class Channels(Protocol):

@@ -22,14 +22,17 @@ from clarion.channels.model import (
 )
 from clarion.channels.port import Providers, SenderContext
 from clarion.channels.route import Route, close_all, verify
+from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
 from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.metrics import ChannelMetrics
 
-# Other nodes may change a provider; this one sees it when it is told, at the latest after so long.
+# Other nodes may change a provider; this one sees it when the bus brings the change, and after this
+# time at the latest.
 FRESH_MS = 5_000
-# Every node has seen a change after so long; their clocks may differ a little.
+FRESH_LIMIT = 10_000
+# Every node has seen a change after this time; their clocks may differ a little.
 SEEN_MS = FRESH_MS + 1_000
 # Devices of our own gateway need no provider; neither does the inbox.
 OWN_PLATFORM = "clarion"
@@ -104,35 +107,26 @@ class Routing:
         self._context = context
         self._metrics = metrics
         # Has the providers of an app read again when they are next needed, on every node.
-        self.forget = Invalidation("channels.provider", self._forget, self._forget_all)
-        self._changes = 0
-        self._apps: dict[str, tuple[int, RoutedChannels]] = {}
+        self._fresh = NodeCache[str, RoutedChannels](FRESH_MS, FRESH_LIMIT)
+        self.forget = Invalidation("channels.provider", self._fresh.forget, self._fresh.forget_all)
+        # The latest channels of each app, fresh or not: the next ones take over their routes.
+        self._apps: dict[str, RoutedChannels] = {}
         self._loading: dict[str, asyncio.Lock] = {}
         metrics.count_open = self.count_open
 
     async def find(self, app_id: str) -> RoutedChannels:
-        found = self._apps.get(app_id)
-        if found is not None and found[0] > self._context.clock.monotonic():
+        if found := self._fresh.get(app_id, self._context.clock.monotonic()):
             return found[1]
         async with self._loading.setdefault(app_id, asyncio.Lock()):
-            found = self._apps.get(app_id)
-            if found is None or found[0] <= self._context.clock.monotonic():
-                return await self._load(app_id, found[1] if found else None)
-            return found[1]
-
-    def _forget_all(self) -> None:
-        for app_id in self._apps:
-            self._forget(app_id)
-
-    def _forget(self, app_id: str) -> None:
-        self._changes += 1
-        if app_id in self._apps:
-            self._apps[app_id] = (0, self._apps[app_id][1])
+            if found := self._fresh.get(app_id, self._context.clock.monotonic()):
+                return found[1]
+            return await self._load(app_id)
 
     async def drop_app(self, app_id: str) -> None:
         """Close the connections to the providers of an app that was deleted, and forget them."""
         self._loading.pop(app_id, None)
-        _, dropped = self._apps.pop(app_id, (0, None))
+        self._fresh.forget(app_id)
+        dropped = self._apps.pop(app_id, None)
         if dropped is not None:
             await close_all(_all(dropped))
 
@@ -160,13 +154,14 @@ class Routing:
 
     async def close(self) -> None:
         """Close all connections to providers."""
+        self._fresh.forget_all()
         apps, self._apps = self._apps, {}
-        await close_all([route for _, each in apps.values() for route in _all(each)])
+        await close_all([route for each in apps.values() for route in _all(each)])
 
     def count_open(self) -> dict[tuple[str, str], int]:
         """Return how many circuit breakers are not closed, by channel and kind."""
         counts: dict[tuple[str, str], int] = {}
-        for _, app in self._apps.values():
+        for app in self._apps.values():
             for route in _all(app):
                 key = route.provider.channel.value, route.kind.name
                 is_open = route.circuit is not BreakerState.CLOSED
@@ -176,27 +171,26 @@ class Routing:
     def list_circuits(self) -> dict[str, str]:
         """Return the state of the worst circuit breaker of each channel and kind."""
         states: dict[str, set[BreakerState]] = {}
-        for _, app in self._apps.values():
+        for app in self._apps.values():
             for route in _all(app):
                 name = f"{route.provider.channel.value}/{route.kind.name}"
                 states.setdefault(name, set()).add(route.circuit)
         return {name: find_worst(some).value for name, some in states.items()}
 
-    async def _load(self, app_id: str, old: RoutedChannels | None) -> RoutedChannels:
+    async def _load(self, app_id: str) -> RoutedChannels:
+        since, began = self._fresh.changes.count, self._context.clock.monotonic()
+        old = self._apps.get(app_id)
         known = {_key(route.provider): route for route in _all(old)} if old else {}
-        changes = self._changes
         by_channel: dict[Channel, list[Route]] = {}
         listed = await self.providers.list(app_id)
-        is_fresh = changes == self._changes
         for provider in (*listed, _make_stub(app_id)):
             if not provider.is_active or provider.kind not in self.kinds:
                 continue
             same = known.pop(_key(provider), None)
             route = same or self.open_route(provider)
             by_channel.setdefault(provider.channel, []).append(route)
-        made = _make(by_channel)
-        until = self._context.clock.monotonic() + FRESH_MS if is_fresh else 0
-        self._apps[app_id] = (until, made)
+        made = self._apps[app_id] = _make(by_channel)
+        self._fresh.put(app_id, made, began, since)
         if known:
             await close_all(list(known.values()))
         return made

@@ -16,11 +16,11 @@ import apsw
 from cryptography import x509
 
 from clarion.access.sql import FIND_APP
-from clarion.access.vault import AesVault, key_id_of
+from clarion.access.vault import Vault, key_id_of
 from clarion.app.key_rotation import count_keys, find_unreadable
 from clarion.app.stores import open_audit_keys
 from clarion.audit.log_file import LogFile
-from clarion.audit.sql import SqlChain, load_retired_keys
+from clarion.audit.sql import Chain, load_retired_keys
 from clarion.audit.verification import verify_chain, verify_file
 from clarion.channels.sql import SELECT_ACTIVE, SELECT_DISABLED, read_provider
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
@@ -179,7 +179,7 @@ async def _vault(settings: Settings) -> Finding:
         counts = await count_keys(fetch)
         if not keys:
             return _missing_key(path, sum(counts.values()))
-        unreadable = await find_unreadable(fetch, AesVault(*keys))
+        unreadable = await find_unreadable(fetch, Vault(*keys))
     unknown = {each for each in counts if each} - set(map(key_id_of, keys))
     if unknown or unreadable:
         names = ", ".join(sorted(each.hex() for each in unknown))
@@ -220,8 +220,8 @@ async def _audit(settings: Settings) -> Finding:
     if not directory.master_key.exists():
         return "note", f"{_NOT_CHECKED}, and master.key"
     async with _open_reader(settings, f"{_NOT_CHECKED}, and master.key") as fetch:
-        keys, chain = open_audit_keys(directory), SqlChain(fetch)
-        await load_retired_keys(fetch, keys, AesVault(*directory.read_master_keys()))
+        keys, chain = open_audit_keys(directory), Chain(fetch)
+        await load_retired_keys(fetch, keys, Vault(*directory.read_master_keys()))
         verified = await verify_chain(chain, keys)
         fault = verified.fault
         if fault is None and path is not None:
@@ -237,7 +237,7 @@ async def _providers(settings: Settings) -> Finding:
         disabled = await fetch(SELECT_DISABLED)
         rows = await fetch(SELECT_ACTIVE, limit=TRIED_LIMIT + 1)
     keys = DataDirectory(settings.data).read_master_keys() if rows else ()
-    active = [read_provider(row, AesVault(*keys)) for row in rows]
+    active = [read_provider(row, Vault(*keys)) for row in rows]
     state, parts = describe_trials(await try_providers(active, settings))
     if disabled:
         names = [f"{channel}/{name} ({reason})" for channel, name, reason in disabled]

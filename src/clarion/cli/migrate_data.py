@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.app.installation import check_key
 from clarion.app.stores import open_stores
 from clarion.app.tables import COPIED
@@ -80,7 +80,7 @@ def _check_master_key(source: Source, directory: DataDirectory) -> None:
     """Raise `StartError` if the secrets could not be read with the key of this directory."""
     found = source.read_installation()
     if found is not None:
-        vault = AesVault(*directory.read_master_keys())
+        vault = Vault(*directory.read_master_keys())
         check_key(vault, found[0], found[1], directory, f"{SQLITE_PREFIX}{source.path}")
 
 

@@ -9,7 +9,7 @@ from clarion.app import key_rotation
 from clarion.app.installation import void_copy
 from clarion.app.stores import open_audit_keys, open_clock, open_database
 from clarion.audit.commands import record_command
-from clarion.audit.sql import SqlAuditLog
+from clarion.audit.sql import AuditLog
 from clarion.cli.flags import SettingFlags, load_settings
 from clarion.cli.printing import show_progress
 from clarion.store.opening import sqlite_path
@@ -32,7 +32,7 @@ async def rotate(**settings: SettingFlags) -> None:
         directory.read_master_keys()  # a missing one is not replaced in silence
         async with open_database(loaded) as engine:
             clock = await open_clock(engine)
-            log = SqlAuditLog(engine, open_audit_keys(directory), clock, loaded.server_id)
+            log = AuditLog(engine, open_audit_keys(directory), clock, loaded.server_id)
             with show_progress("Encrypting secrets") as (on_progress,):
                 await void_copy(engine)
                 async with record_command(log):

@@ -6,17 +6,19 @@ from clarion.catalog.model import Priority
 from clarion.events.model import POOLS, Event, Job
 from clarion.store.table import (
     APP_ID,
-    JSON,
+    OF_USER,
     PLAIN,
     TIME,
     TRACE,
-    USER_ID,
     Expires,
     Omitted,
     Owner,
     Pruned,
     Stays,
     Table,
+    json,
+    plain,
+    times,
 )
 
 DEAD_LANE = -1
@@ -30,16 +32,9 @@ JOBS = Table(
     owner=Owner.USER,
     section="jobs",
     columns={
-        "id": PLAIN,
-        "app_id": APP_ID,
-        "user_id": USER_ID,
-        "kind": PLAIN,
-        "event_id": PLAIN,
-        "subject": PLAIN,
-        "due_at": PLAIN,  # may be later than any date
-        "tries": PLAIN,
-        "lane": PLAIN,
-        "pool": PLAIN,
+        **plain("id"),
+        **OF_USER,
+        **plain("kind event_id subject due_at tries lane pool"),
         "token": Omitted("counts the claims of workers"),
         "node_id": Omitted("the node of the latest claim"),
     },
@@ -47,7 +42,7 @@ JOBS = Table(
     by_app=("pool", "lane", "app_id", "due_at"),
     where=f"pool IN ({_POOLS}) AND lane IN ({_LANES})",
     shard=("app_id", "user_id"),
-    note="those of an audience have no user, and go with their event",
+    note="jobs for an audience have no user: they are placed with their event",
 )
 DEDUPES = Table(
     "dedupes",
@@ -55,16 +50,10 @@ DEDUPES = Table(
     key=("app_id", "id"),
     owner=Owner.PREFIX,
     section="dedupe_keys",
-    columns={
-        "app_id": APP_ID,
-        "user_id": USER_ID,
-        "id": PLAIN,
-        "notification_id": PLAIN,
-        "expires_at": TIME,
-    },
+    columns={**OF_USER, **plain("id notification_id"), **times("expires_at")},
     ends=Expires("dedupes_expiring"),
     shard=("app_id", "id"),
-    note="its id begins with that of the user",
+    note="the id begins with that of the user",
 )
 LIMIT_COUNTS = Table(
     "limit_counts",
@@ -75,7 +64,7 @@ LIMIT_COUNTS = Table(
     columns={"app_id": APP_ID, "id": PLAIN, "used": PLAIN, "expires_at": TIME},
     ends=Expires("limit_counts_expiring"),
     shard=("app_id", "id"),
-    note="its id begins with that of the user",
+    note="the id begins with that of the user",
 )
 # An event to one user alone is deleted with the user. One to several loses this recipient; one
 # that names the user as actor or target loses that, and so do its notifications.
@@ -87,18 +76,10 @@ EVENTS = Table(
     section="events",
     columns={
         "app_id": APP_ID,
-        "id": PLAIN,
-        "type": PLAIN,
-        "content": JSON,
-        "priority": PLAIN,
-        "dedupe_key": PLAIN,
-        "status": PLAIN,
-        "retry_count": PLAIN,
-        "last_error": PLAIN,
-        "scheduled_at": TIME,
-        "expires_at": TIME,
-        "created_at": TIME,
-        "updated_at": TIME,
+        **plain("id type"),
+        **json("content"),
+        **plain("priority dedupe_key status retry_count last_error"),
+        **times("scheduled_at expires_at created_at updated_at"),
         "trace": TRACE,
         "audience": Omitted("may name other users"),
         "remaining": Omitted("counts users"),
@@ -106,5 +87,5 @@ EVENTS = Table(
     },
     ends=Pruned("events", ("event_days",)),
     shard=("app_id", "id"),
-    note="counts what is left to decide on all shards",
+    note="counts the recipients that are left to decide, who are on all shards",
 )

@@ -14,7 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import parse_qs
 
 from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
@@ -28,6 +28,15 @@ Send = Callable[[Message], Awaitable[None]]
 _DISCARD_LIMIT_S = 5.0
 STALLED_S = 60.0
 Headers = list[tuple[bytes, bytes]]
+
+
+class Framework(Protocol):
+    """An ASGI application that lists its routes, each with a `path` and its `methods`."""
+
+    @property
+    def routes(self) -> Sequence[Any]: ...
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 
 class Response(NamedTuple):
@@ -52,7 +61,7 @@ class Streamed(NamedTuple):
     parts: AsyncGenerator[bytes, None]
     close: Callable[[], None]
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    stalled_s: float = STALLED_S  # a client that reads nothing for so long is disconnected
+    stalled_s: float = STALLED_S  # a client that reads nothing for this time is disconnected
 
 
 class Request:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from clarion.access.model import AdminCaller, AppCaller, Caller
 from clarion.audit.model import Act, ActorKind, AuditResult
 from clarion.audit.port import AuditLog, Recording
 from clarion.clock import Clock
 from clarion.errors import ClarionError
-from clarion.http.asgi import Message, Receive, Scope, Send, identity_of
+from clarion.http.asgi import Framework, Message, Receive, Scope, Send, identity_of
 from clarion.http.strangers import Peers
 from clarion.http.visitors import read_visitor
 from clarion.nodes.port import Limits, Quota
@@ -34,15 +34,6 @@ REQUEST_ID, CALLER = "clarion.request_id", "clarion.caller"  # set by the front
 _ERROR = "clarion.error"
 # Of an act of nobody, the address is all that is known.
 _NOBODY = (ActorKind.NOBODY, "")
-
-
-class Framework(Protocol):
-    """An ASGI application that lists its routes, as the front expects it."""
-
-    @property
-    def routes(self) -> Sequence[Any]: ...
-
-    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

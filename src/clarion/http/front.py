@@ -12,7 +12,7 @@ import errno
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from clarion.access.model import AdminCredential, AppCaller, Caller
 from clarion.access.port import Authenticators, Origins
@@ -32,6 +32,7 @@ from clarion.http.admission import Admission
 from clarion.http.asgi import (
     Endpoint,
     FastRoute,
+    Framework,
     Headers,
     Message,
     Receive,
@@ -77,15 +78,6 @@ _DESCRIPTORS_PAUSE_S = 0.5
 # Requests that a caller may have running at a time; each can hold memory.
 _APP_REQUESTS = 2_000
 _USER_REQUESTS = 100
-
-
-class Framework(Protocol):
-    """An ASGI application that lists its routes, each with a `path` and its `methods`."""
-
-    @property
-    def routes(self) -> Sequence[Any]: ...
-
-    async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
 
 
 class Rest(NamedTuple):
@@ -272,7 +264,7 @@ class Front:
     async def _answer_caller(
         self, request: Request, sender: Sender, extra: Headers
     ) -> Streamed | None:
-        """Answer a request of a caller, of whom only so many may run at a time."""
+        """Answer a request of a caller, of which a limited number may run at a time."""
         is_foreign = is_from_another_origin(request)
         if is_foreign:
             self._cors.open(extra)
@@ -400,7 +392,7 @@ class Front:
         return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
     async def _serve_framework(self, request: Request, sender: Sender) -> None:
-        # Whatever the header says, the body is capped when it is read.
+        # The header may be wrong: the body is capped when it is read.
         if (request.announced_length or 0) > self._body_limit:
             raise BodyTooLarge
 

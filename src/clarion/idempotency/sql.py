@@ -72,15 +72,20 @@ async def replay_if_claimed(engine: Engine, once: IdempotencyClaim) -> StoredRes
     return StoredResponse(answer)
 
 
-class SqlIdempotencyKeys:
-    """The `IdempotencyKeys` port."""
+class IdempotencyKeys:
+    """The keys of all apps, each with the response to its first request."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def find(self, once: IdempotencyClaim) -> StoredResponse | None:
+        """Return the response to the first request with this key; None if the key is free.
+
+        `IdempotencyKeyReused` if the first request was a different one.
+        """
         return await replay_if_claimed(self._engine, once)
 
     async def store(self, once: IdempotencyClaim) -> StoredResponse | None:
+        """Store the response; return the other one if another request was faster."""
         stored = await write_once(self._engine, once.key, once)
         return stored if isinstance(stored, StoredResponse) else None

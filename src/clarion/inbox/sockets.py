@@ -106,7 +106,7 @@ class UserEndpoint:
             self.live.close(socket.client)
 
     async def tick(self, now: int) -> None:
-        """Nothing is due beside the sockets' own ticks."""
+        """Do nothing: the sockets have ticks of their own."""
 
     async def finish(self, grace_s: float) -> None:
         await self.tasks.finish(grace_s)

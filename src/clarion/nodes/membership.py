@@ -13,7 +13,7 @@ from dataclasses import replace
 from clarion.clock import Clock
 from clarion.errors import ClarionError
 from clarion.nodes.model import Node
-from clarion.nodes.port import NodeRecords
+from clarion.nodes.sql import NodeRecords
 from clarion.telemetry.logs import get_logger
 
 BEAT_S = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from clarion.nodes.model import Leader, Node
+from clarion.nodes.model import Node
 
 
 class Allowance(NamedTuple):
@@ -69,22 +69,6 @@ class Dependency(Protocol):
 
     async def check(self) -> None:
         """Return if it answers, raise otherwise, within two seconds."""
-
-
-class NodeRecords(Protocol):
-    """The nodes as the store knows them."""
-
-    async def beat(self, node: Node, *, until: int) -> Leader | None:
-        """Record that a node is there at `seen_at`; return who leads.
-
-        If nobody leads at that time, or the node does, it leads until `until`.
-        """
-
-    async def list(self) -> tuple[Node, ...]:
-        """Return the nodes in the order of their start, at most 1,000."""
-
-    async def remove(self, node: Node) -> None:
-        """Remove a node, unless it has been seen since; if it leads, nobody does then."""
 
 
 class Membership(Protocol):

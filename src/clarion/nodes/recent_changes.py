@@ -8,7 +8,10 @@ LIMIT = 10_000
 
 
 class RecentChanges:
-    """Numbers the changes of keys, and keeps the last ones. Reads take milliseconds."""
+    """Numbers the changes of keys, and keeps the last ones. Reads take milliseconds.
+
+    If a read began before the oldest of these, any key may have been changed since.
+    """
 
     __slots__ = ("_all_at", "_numbers", "count")
 
@@ -24,7 +27,7 @@ class RecentChanges:
         self.count += 1
         self._numbers.pop(key, None)
         if len(self._numbers) >= LIMIT:
-            del self._numbers[next(iter(self._numbers))]
+            self._all_at = max(self._all_at, self._numbers.pop(next(iter(self._numbers))))
         self._numbers[key] = self.count
 
     def note_all(self) -> None:
@@ -33,5 +36,5 @@ class RecentChanges:
         self._all_at = self.count
 
     def has(self, key: Hashable, since: int) -> bool:
-        """Return whether a key may have been changed since there were so many changes."""
+        """Return whether a key may have been changed since the count of changes was `since`."""
         return max(self._numbers.get(key, 0), self._all_at) > since

@@ -31,13 +31,17 @@ REMOVE = statement(
 RESIGN = statement("end_leader", "UPDATE leader SET until = 0 WHERE node_id = :node_id")
 
 
-class SqlNodes:
-    """The `NodeRecords` port."""
+class NodeRecords:
+    """The nodes as the store knows them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def beat(self, node: Node, *, until: int) -> Leader | None:
+        """Record that a node is there at `seen_at`; return who leads.
+
+        If nobody leads at that time, or the node does, it leads until `until`.
+        """
         beat = BEAT.many([NODES.bind(node)])
         lead = LEAD.step(node_id=node.id, now=node.seen_at, until=until)
         await self._engine.write_apart(Unit("", (beat, lead)))
@@ -45,8 +49,10 @@ class SqlNodes:
         return LEADERS.read(rows[0]) if rows else None
 
     async def list(self) -> tuple[Node, ...]:
+        """Return the nodes in the order of their start, at most 1,000."""
         return tuple(map(NODES.read, await self._engine.fetch(SELECT)))
 
     async def remove(self, node: Node) -> None:
+        """Remove a node, unless it has been seen since; if it leads, nobody does then."""
         remove = REMOVE.guard(id=node.id, seen_at=node.seen_at)
         await self._engine.write_apart(Unit("", (remove, RESIGN.step(node_id=node.id))))

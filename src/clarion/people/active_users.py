@@ -1,25 +1,25 @@
 """Whether users may use their tokens and connections: inactive and deleted users may not.
 
-A node learns of a change that it made itself at once, and of others when it is told; if it is not,
+A node applies a change of its own at once, and that of another one when the bus brings it, or else
 within five seconds: what it knows of a user is read again after `KNOWN_MS`, and users who became
 inactive, were deleted or were erased lately are looked for every `POLL_S`, to end the connections
-that they have open. While the bus is heard they are looked for every `CHECK_S`.
+that they have open. While the bus is connected they are looked for every `CHECK_S`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum, auto
 
 from clarion.clock import Clock
 from clarion.errors import NotFound, ServiceError
 from clarion.nodes.bus import ALONE, Bus
+from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
-from clarion.nodes.recent_changes import RecentChanges
 from clarion.nodes.watch import Watch
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.model import UserStatus
-from clarion.people.port import Users
+from clarion.people.sql import Users
 from clarion.telemetry.logs import get_logger
 
 KNOWN_MS = 3_000
@@ -74,11 +74,10 @@ class ActiveUsers:
         self._gone = gone
         self._forgets = forgets
         self._watch = Watch(bus, disconnected_s=poll_s, connected_s=check_s)
-        self._changed = Invalidation("people.user", self._take_change, self._forget_all)
+        # By app and user.
+        self._known = NodeCache[tuple[str, str], Presence](KNOWN_MS, KNOWN_LIMIT)
+        self._changed = Invalidation("people.user", self._take_change, self._known.forget_all)
         self._changed.join(bus)
-        self._changes = RecentChanges()
-        # By app and user: when it was read, and what the user was.
-        self._known: dict[tuple[str, str], tuple[int, Presence]] = {}
         # Who was deleted or erased lately.
         self._lately_gone: set[tuple[str, str]] = set()
 
@@ -93,26 +92,16 @@ class ActiveUsers:
         presence = await self._find(app_id, user_id)
         if presence is Presence.UNKNOWN and must_be_created:
             # What is known may be older than the creation of the user.
-            self._known.pop((app_id, user_id), None)
+            self._known.forget((app_id, user_id))
             presence = await self._find(app_id, user_id)
         if presence is Presence.GONE or (presence is Presence.UNKNOWN and must_be_created):
             raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
 
-    async def _find(self, app_id: str, user_id: str) -> Presence:
-        key, now = (app_id, user_id), self._clock.now()
-        read_at, presence = self._known.get(key, (0, Presence.ACTIVE))
-        if 0 <= now - read_at < KNOWN_MS:
-            return presence
-        changes = self._changes.count
-        presence = await self._read(app_id, user_id)
-        if self._changes.has(key, changes):
-            return presence
-        if len(self._known) >= KNOWN_LIMIT:
-            self._known.clear()
-        self._known[key] = (now, presence)
-        return presence
+    def _find(self, app_id: str, user_id: str) -> Awaitable[Presence]:
+        return self._known.find((app_id, user_id), self._clock.now(), self._read)
 
-    async def _read(self, app_id: str, user_id: str) -> Presence:
+    async def _read(self, owner: tuple[str, str]) -> Presence:
+        app_id, user_id = owner
         user = await self._users.get(app_id, user_id)
         if user is None:
             is_gone = await self.is_gone(app_id, user_id)
@@ -120,12 +109,12 @@ class ActiveUsers:
         return Presence.INACTIVE if user.status is UserStatus.INACTIVE else Presence.ACTIVE
 
     async def check(self, app_id: str, user_id: str) -> None:
-        """Take note of a user who was changed on this node, and tell the others."""
+        """Apply a change of a user on this node, and publish it to the others."""
         await self._check(app_id, user_id, is_erased=False)
 
     async def _check(self, app_id: str, user_id: str, *, is_erased: bool) -> None:
-        self._known.pop((app_id, user_id), None)
-        presence = await self._read(app_id, user_id)
+        self._known.forget((app_id, user_id))
+        presence = await self._read((app_id, user_id))
         self._changed(app_id, user_id, presence.name, is_erased)
 
     def _take_change(
@@ -133,12 +122,11 @@ class ActiveUsers:
         app_id: str,
         user_id: str,
         presence: str,
-        is_erased: bool,  # noqa: FBT001 - as it was told
+        is_erased: bool,  # noqa: FBT001 - as it was published
     ) -> None:
         """Apply what is known of a user since a change on any node."""
         owner = (app_id, user_id)
-        self._changes.note(owner)
-        self._known.pop(owner, None)
+        self._known.forget(owner)
         if is_erased:
             for forget in self._forgets:
                 forget((owner,))
@@ -148,10 +136,6 @@ class ActiveUsers:
             self._lately_gone.discard(owner)
         if presence not in _MAY_USE_TOKENS_NAMES:
             self._disconnect(app_id, user_id)
-
-    def _forget_all(self) -> None:
-        self._changes.note_all()
-        self._known.clear()
 
     def was_gone(self, app_id: str, user_id: str) -> bool:
         """Return whether a user is known to be deleted or erased lately. Every attempt asks."""
@@ -181,7 +165,7 @@ class ActiveUsers:
         while True:
             found = await self._users.list_inactive(after, _PAGE)
             for _, app_id, user_id in found:
-                self._known.pop((app_id, user_id), None)
+                self._known.forget((app_id, user_id))
                 self._disconnect(app_id, user_id)
             if len(found) < _PAGE:
                 return
@@ -197,7 +181,7 @@ class ActiveUsers:
         deleted = await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)
         self._lately_gone = {*erased, *deleted}
         for owner in self._lately_gone:
-            self._known.pop(owner, None)
+            self._known.forget(owner)
             self._disconnect(*owner)
 
     def _disconnect(self, app_id: str, user_id: str) -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from clarion.clock import Clock
 from clarion.pacing import Pace
-from clarion.people.port import Users
+from clarion.people.sql import Users
 
 # A user is written at most so often, however many requests they make.
 EVERY_MS = 60_000

@@ -16,7 +16,6 @@ from clarion.pacing import Slices
 from clarion.pages import LARGEST, READ_FOR_PAGE, Page, fill_page, read_cursor, write_cursor
 from clarion.people.fields import fold_email
 from clarion.people.model import StoredUser, User, UserFilter
-from clarion.people.port import Edit
 from clarion.push.sql import topics
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
@@ -24,6 +23,8 @@ from clarion.store.records import Record
 from clarion.store.row_turns import RowTurns
 from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 
+# Takes the user as stored, or None if there is none, and returns the user to store.
+Edit = Callable[[User | None], User]
 T = TypeVar("T")
 USERS = Record(User)
 # Counts the changes of a row, so that no concurrent change is lost. It is no part of a `User`.
@@ -184,14 +185,23 @@ LIST_FOLLOWERS = statement(
 )
 
 
-class SqlUsers:
-    """The `Users` port. A cursor is the last item of its page."""
+class Users:
+    """The users of the apps. A user id is unique within its app.
+
+    A deleted user is found by no method and is in no list. A cursor is the last item of its page.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._turns = RowTurns()
 
     async def put(self, user: User) -> tuple[User, bool]:
+        """Create or replace a user; return the stored user and whether it is new.
+
+        An existing user keeps `preferences`, `created_at`, `last_seen_at`, and `last_login_at`
+        unless it is given. `EmailTaken` if another user of the app has the address, in capitals
+        or not; `UserDeleted` if the user was deleted.
+        """
         if await self._is_taken(user):
             before = await self.get(user.app_id, user.id)
             if before is None or before.email != user.email:
@@ -205,10 +215,12 @@ class SqlUsers:
         return USERS.read(row), row[-1] == 1
 
     async def get(self, app_id: str, user_id: str) -> User | None:
+        """Return the user, whether active or not; None if there is none."""
         rows = await self._engine.fetch(GET, app_id=app_id, id=user_id)
         return USERS.read(rows[0]) if rows else None
 
     async def find_many(self, app_id: str, ids: Collection[str]) -> dict[str, User]:
+        """Return those users that exist, by id, in one read."""
         if not ids:
             return {}
         keys = msgspec.json.encode(dict.fromkeys(ids)).decode()
@@ -216,6 +228,12 @@ class SqlUsers:
         return {user.id: user for user in map(USERS.read, rows)}
 
     async def patch(self, app_id: str, user_id: str, edit: Callable[[User], User]) -> User | None:
+        """Replace a user by the result of `edit` and return it; None if there is no such user.
+
+        No concurrent change is lost: if another writer was faster, `edit` is called again with
+        the newer user. `Overloaded` after ten such attempts. App, id, `created_at`,
+        `last_seen_at` and `deleted_at` stay. `EmailTaken` as in `put`.
+        """
         async with self._turns.take(app_id, user_id):
             return await self._patch(app_id, user_id, edit)
 
@@ -237,6 +255,14 @@ class SqlUsers:
     async def edit_many(
         self, app_id: str, edits: Mapping[str, Edit]
     ) -> dict[str, StoredUser | RequestError]:
+        """Create or change many users of an app, and return the outcome for each, by id.
+
+        Each edit gets the user, or None if there is none, and returns the user to store. An edit
+        that raises a `RequestError`, an address that another user has (`EmailTaken`) and a deleted
+        user (`UserDeleted`) are outcomes: the others are stored nevertheless, in few commits. No
+        concurrent change is lost, as in `patch`. `ServiceError` if it is not known which users
+        were stored; the same edits can be repeated.
+        """
         outcomes: dict[str, StoredUser | RequestError] = {}
         for _ in range(_ATTEMPTS):
             waiting = {each: edits[each] for each in edits if each not in outcomes}
@@ -327,6 +353,12 @@ class SqlUsers:
     async def list(
         self, app_id: str, chosen: UserFilter, *, after: str | None, limit: int
     ) -> Page[User]:
+        """Return the users for whom a filter holds.
+
+        Sorted by creation or last activity if the filter has such a range, otherwise by id. A page
+        with several conditions may have fewer than `limit`, even none, and a cursor: it reads a
+        bounded part of the users for whom the first of them holds.
+        """
         query, values = _choose_list(chosen, after)
         read = limit if _count_conditions(chosen) <= 1 else max(limit, READ_FOR_PAGE)
         rows = await self._engine.fetch(query, app_id=app_id, limit=read + 1, **values)
@@ -341,6 +373,7 @@ class SqlUsers:
         )
 
     async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:
+        """Set when users, given as app and id, were last seen; no more than once a minute each."""
         if not seen:
             return
         times = {"now": now, "before": now - SEEN_EVERY_MS}
@@ -349,6 +382,11 @@ class SqlUsers:
         await self._engine.write(Unit("", (TOUCH.many(rows),)))
 
     async def follow(self, app_id: str, user_id: str, topic: str, now: int) -> bool:
+        """Make a user follow a topic; False if there is no such user. Idempotent.
+
+        Creates the topic, closed, if it does not exist. `Conflict` if the user follows 1,000 other
+        topics.
+        """
         steps = (
             FOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id, now=now),
             topics.ENSURE.step(app_id=app_id, topic=topic, now=now),
@@ -362,17 +400,23 @@ class SqlUsers:
         return done is not None
 
     async def unfollow(self, app_id: str, user_id: str, topic: str) -> bool:
+        """Stop following a topic; False if the user did not follow it."""
         step = UNFOLLOW.guard(app_id=app_id, topic=topic, user_id=user_id)
         return await self._engine.write(Unit(user_id, (step,), app_id)) is not None
 
     async def followed(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[str]:
+        """Return the topics that a user follows, sorted by name."""
         return await self._list(LIST_FOLLOWED, after, limit, app_id=app_id, user_id=user_id)
 
     async def followers(
         self, app_id: str, topic: str, *, after: str | None, limit: int
     ) -> Page[str]:
+        """Return the ids of the active users that follow a topic, sorted.
+
+        A page may have fewer than `limit`, even none, and a cursor: the others are not active.
+        """
         rows = await self._engine.fetch(
             LIST_FOLLOWERS, app_id=app_id, topic=topic, after=after or "", limit=limit + 1
         )
@@ -382,6 +426,10 @@ class SqlUsers:
     async def list_inactive(
         self, after: tuple[int, str, str], limit: int
     ) -> tuple[tuple[int, str, str], ...]:
+        """Return inactive users of all apps by the time of their last change, oldest first.
+
+        Each as that time, app and user id; only those after `after`, which is given likewise.
+        """
         since, app_id, user_id = after
         rows = await self._engine.fetch(
             LIST_INACTIVE, since=since, app_id=app_id, id=user_id, limit=limit
@@ -389,6 +437,7 @@ class SqlUsers:
         return tuple((time, app, user) for time, app, user in rows)
 
     async def list_ids(self, app_id: str, *, after: str | None, limit: int) -> Page[str]:
+        """Return the ids of the active users of an app, sorted."""
         return await self._list(LIST_IDS, after, limit, app_id=app_id)
 
     async def _list(

@@ -7,7 +7,7 @@ from clarion.people.model import Segment, User
 from clarion.store.table import (
     APP_ID,
     HASH,
-    JSON,
+    OF_USER,
     PLAIN,
     TIME,
     USER_ID,
@@ -17,6 +17,9 @@ from clarion.store.table import (
     Sealed,
     Stays,
     Table,
+    json,
+    plain,
+    times,
 )
 
 _SAME_AS_ATTRIBUTES = Omitted("the same as the attributes of the user")
@@ -30,28 +33,14 @@ USERS = Table(
     section="user",
     columns={
         "app_id": APP_ID,
-        "id": PLAIN,
-        "name": PLAIN,
-        "email": PLAIN,
+        **plain("id name email"),
         "email_key": Omitted("the same as email"),
-        "phone": PLAIN,
-        "language": PLAIN,
-        "timezone": PLAIN,
-        "status": PLAIN,
-        "tags": JSON,
-        "attributes": JSON,
-        "metadata": JSON,
-        "consent": JSON,
-        "profile": JSON,
-        "preferences": JSON,
-        "last_login_at": TIME,
-        "last_seen_at": TIME,
-        "created_at": TIME,
-        "updated_at": TIME,
-        "deleted_at": TIME,
+        **plain("phone language timezone status"),
+        **json("tags attributes metadata consent profile preferences"),
+        **times("last_login_at last_seen_at created_at updated_at deleted_at"),
         "version": Omitted("counts changes"),
     },
-    ends=Stays("Deleted users are erased after `deleted_user_days`."),
+    ends=Stays("Deleted users are erased after `--deleted-user-days`."),
     shard=("app_id", "id"),
 )
 USER_TAGS = Table(
@@ -74,8 +63,7 @@ USER_ATTRIBUTES = Table(
     key=("app_id", "user_id", "term"),
     owner=Owner.USER,
     columns={
-        "app_id": APP_ID,
-        "user_id": USER_ID,
+        **OF_USER,
         "term": _SAME_AS_ATTRIBUTES,
         "value": _SAME_AS_ATTRIBUTES,
         "number": _SAME_AS_ATTRIBUTES,
@@ -110,7 +98,7 @@ SEGMENTS = Table(
     key=("app_id", "name"),
     owner=Owner.APP,
     impersonal="filters of apps",
-    ends=Stays("An app deletes its segments."),
+    ends=Stays("Deleted over the API."),
     shard=("app_id",),
     note="small, on every shard",
 )
@@ -121,7 +109,7 @@ ERASURES = Table(
     owner=Owner.APP,
     impersonal="the hash of a user is keyed; the sealed subject is removed when an erasure is done",
     columns={"user_hash": HASH, "subject": Sealed(subject_context)},
-    ends=Stays("They are receipts, and keep erased ids from being created by a restore."),
+    ends=Stays("Kept as receipts and tombstones of erased users."),
     shard=("app_id",),
 )
 ERASURE_KEYS = Table(

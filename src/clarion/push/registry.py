@@ -1,7 +1,7 @@
 """Registers devices, and caches them by token.
 
-A change on this node is seen at once, a change on another one when this node is told. While the bus
-is not heard, what is cached is used for seconds only.
+A change on this node is seen at once, a change on another one when the bus brings it. While the bus
+is disconnected, what is cached is used for seconds only.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from clarion.access.port import Vault
 from clarion.clock import Clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
-from clarion.nodes.recent_changes import RecentChanges
 from clarion.push.connections import Connections
 from clarion.push.model import (
     Device,
@@ -32,14 +32,14 @@ from clarion.sockets.protocol import CloseCode
 
 KNOWN_MS = 3600 * 1000
 UNKNOWN_MS = 300 * 1000
-# While the bus is not heard. Providers delete tokens that are answered as unknown or invalid: such
-# an answer must not be older than a moment.
+# While the bus is disconnected. Providers delete tokens that are answered as unknown or invalid:
+# such an answer must not be older than a moment.
 DISCONNECTED_KNOWN_MS = 5_000
 DISCONNECTED_UNKNOWN_MS = 1_000
 ENTRIES_LIMIT = 200_000
-# At most so many are revoked or deleted at a time; there are more only after a limit was lowered.
+# Devices that are revoked or deleted at a time; there are more only after a limit was lowered.
 EXCESS_LIMIT = 100
-# So many invalid devices of a user are kept, so that providers that push to them are told so.
+# Invalid devices of a user that are kept, so that a push to one is answered as such.
 INVALID_KEPT = 10
 _SECRET_BYTES = 24
 # Returns whether a user, given as app and user id, was deleted or erased.
@@ -86,59 +86,61 @@ class Registry:
         self.connections = connections
         self._per_user = per_user
         self._clock = clock
+        # By app and token hash. Nothing is shared by apps: what one looks up must not make it
+        # faster for another.
+        self._cache = NodeCache[tuple[str, bytes], Device | None](
+            KNOWN_MS, ENTRIES_LIMIT, disconnected_ms=DISCONNECTED_KNOWN_MS
+        )
         # Has a device read again that was changed, on every node.
-        self.changed = Invalidation("push.device", self._receive_change, self._forget_all)
+        self.changed = Invalidation("push.device", self._receive_change, self._cache.forget_all)
+        self._cache.invalidation = self.changed
         # Connected devices that other nodes have changed, by id; `DeviceChanges` checks them.
         self.announced: dict[str, Device] = {}
         self.is_announced = asyncio.Event()
-        # By app and token hash: when the device was read, and the device. The oldest is evicted
-        # first. Nothing is shared by apps: what one looks up must not make it faster for another.
-        self._entries: dict[tuple[str, bytes], tuple[int, Device | None]] = {}
         # By id, and by app and token hash.
-        self.changes = RecentChanges()
+        self.changes = self._cache.changes
         # Since the start, for the metrics.
         self.hits = self.misses = self.registered = self.invalidated = 0
 
     def get_cached(self, app_id: str, token_hash: bytes, now: int) -> Device | None:
         """Return a cached device without awaiting; None: it may exist, call `find`."""
-        entry = self._entries.get((app_id, token_hash))
-        if entry is None or entry[1] is None:
+        # Every push asks, nearly always for a valid device.
+        entry = self._cache.get((app_id, token_hash), now)
+        if entry is None or (device := entry[1]) is None:
             return None
-        read_at, device = entry
-        # Every push asks, nearly always while the bus is heard.
-        lifetime = KNOWN_MS if self.changed.bus.is_connected else self._lifetime_of(device)
-        if not 0 <= now - read_at < lifetime:
+        if device.invalidated_at is not None and not self._is_fresh(entry, now):
             return None
         self.hits += 1
         return device
 
-    def _lifetime_of(self, device: Device | None) -> int:
+    def _is_fresh(self, entry: tuple[int, Device | None], now: int) -> bool:
+        """Return whether what is cached may be used: less time if no device is valid."""
+        read_at, device = entry
+        if device is not None and device.invalidated_at is None:
+            return True
         if self.changed.bus.is_connected:
-            return KNOWN_MS if device is not None else UNKNOWN_MS
-        is_valid = device is not None and device.invalidated_at is None
-        return DISCONNECTED_KNOWN_MS if is_valid else DISCONNECTED_UNKNOWN_MS
+            return device is not None or now - read_at < UNKNOWN_MS
+        return now - read_at < DISCONNECTED_UNKNOWN_MS
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
         """Return the app's device with this token, valid or not, or None."""
         key = (app_id, token_hash)
         while True:
             now = self._clock.now()
-            entry = self._entries.get(key)
-            if entry is not None and 0 <= now - entry[0] < self._lifetime_of(entry[1]):
+            entry = self._cache.get(key, now)
+            if entry is not None and self._is_fresh(entry, now):
                 self.hits += 1
                 return entry[1]
             self.misses += 1
             before = self.changes.count
             device = await self.devices.find(app_id, token_hash)
             # A change since the read began may not be in what was read: then read again.
-            if not self.changes.has(key, before):
-                self._cache(key, device, now)
+            if self._cache.put(key, device, now, before):
                 return device
 
     def is_current(self, device: Device) -> bool:
         """Return whether no change is known since this device was found. Every push asks."""
-        entry = self._entries.get((device.app_id, device.token_hash))
-        return entry is not None and entry[1] is device
+        return self._cache.peek((device.app_id, device.token_hash)) is device
 
     async def authorise(self, token: str, secret: str) -> Device | None:
         """Return the device if it is valid and this is its secret.
@@ -258,10 +260,9 @@ class Registry:
 
     def forget_users(self, owners: Collection[tuple[str, str]]) -> None:
         """Have the devices of users read again who are given as app and user id."""
-        devices = [device for _, device in self._entries.values() if device is not None]
-        for device in devices:
-            if (device.app_id, device.details.user_id or "") in owners:
-                self._forget(device)
+        self._cache.forget_where(
+            lambda _, each: each is not None and (each.app_id, each.details.user_id or "") in owners
+        )
 
     async def _check_user(self, app_id: str, details: DeviceDetails) -> None:
         """Refuse a device of a user who was deleted or erased."""
@@ -350,11 +351,6 @@ class Registry:
             self.announced[device_id] = connection.session.device
             self.is_announced.set()
 
-    def _forget_all(self) -> None:
-        """Have every device read again: changes may have been missed."""
-        self._entries.clear()
-        self.changes.note_all()
-
     def _forget(self, device: Device) -> None:
         self._drop(device.app_id, device.token_hash, device.id)
 
@@ -364,14 +360,7 @@ class Registry:
         It is not cached as it is: of several changes at once, this may not be the last.
         """
         self.changes.note(device_id)
-        self.changes.note((app_id, token_hash))
-        self._entries.pop((app_id, token_hash), None)
-
-    def _cache(self, key: tuple[str, bytes], device: Device | None, read_at: int) -> None:
-        self._entries.pop(key, None)
-        if len(self._entries) >= ENTRIES_LIMIT:
-            del self._entries[next(iter(self._entries))]
-        self._entries[key] = (read_at, device)
+        self._cache.forget((app_id, token_hash))
 
 
 def new_token() -> str:

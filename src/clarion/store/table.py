@@ -81,6 +81,22 @@ HASH = Omitted("a hash: it says nothing to the user")
 APP_ID = Omitted("the export is that of one app")
 USER_ID = Omitted("the export is that of one user")
 TRACE = Omitted("the id of a trace: it says nothing to the user")
+OF_USER: Mapping[str, Column] = {"app_id": APP_ID, "user_id": USER_ID}
+
+
+def plain(names: str) -> dict[str, Column]:
+    """Return columns that an export shows as they are, by their names with spaces between."""
+    return dict.fromkeys(names.split(), PLAIN)
+
+
+def times(names: str) -> dict[str, Column]:
+    """Return columns with times."""
+    return dict.fromkeys(names.split(), TIME)
+
+
+def json(names: str) -> dict[str, Column]:
+    """Return columns with JSON."""
+    return dict.fromkeys(names.split(), JSON)
 
 
 class Expires(NamedTuple):
@@ -160,6 +176,8 @@ class Table(Record[T], Generic[T]):
     ) -> None:
         if owner.is_user == bool(impersonal):
             raise TypeError(f"{name}: is it about users, or why not?")
+        if owner.is_user and not columns:
+            raise TypeError(f"{name}: which columns does an export show?")
         if owner is not Owner.INSTALLATION and not shard:
             raise TypeError(f"{name}: by which columns could it be divided?")
         if row_type is not tuple:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from clarion.store.table import Omitted, Owner, Sealed, Stays, Table
 
 
@@ -10,44 +12,41 @@ def seal_context(installation_id: str) -> str:
     return f"installation/{installation_id}"
 
 
-INSTALLATION = Table(
+_of_database = partial(Table, owner=Owner.INSTALLATION)
+INSTALLATION = _of_database(
     "installation",
     tuple,
     key=("id",),
-    owner=Owner.INSTALLATION,
     impersonal="the id of the database",
     columns={"seal": Sealed(seal_context)},
     ends=Stays("One row."),
-    not_copied="Its row is written at the end: it makes the copy a database.",
+    not_copied="Written last: this row marks the copy as complete.",
     note="one row for each shard",
 )
-RETIRED_KEYS = Table(
+RETIRED_KEYS = _of_database(
     "retired_keys",
     tuple,
     key=("id",),
-    owner=Owner.INSTALLATION,
     impersonal="ids of keys",
-    ends=Stays("A node must never seal with a replaced key."),
+    ends=Stays("Kept so that no node seals with a replaced key."),
 )
-COPIED_TABLES = Table(
+COPIED_TABLES = _of_database(
     "copied_tables",
     tuple,
     key=("name",),
-    owner=Owner.INSTALLATION,
     impersonal="empty, except while a database is copied into this one",
     columns={"last_key": Omitted("how far a table is copied")},
     ends=Stays("Empty once the copy is complete."),
     not_copied="It is the progress of the copy itself.",
-    note="for each shard",
+    note="each shard has its own",
 )
-MIGRATIONS = Table(
+MIGRATIONS = _of_database(
     "migrations",
     tuple,
     key=("version",),
-    owner=Owner.INSTALLATION,
     impersonal="of the schema",
     ends=Stays("One row for each migration."),
-    not_copied="Each engine has files of its own.",
-    note="for each shard",
+    not_copied="The schema of each engine is recorded when it is created.",
+    note="each shard has its own",
 )
 TABLES = (INSTALLATION, RETIRED_KEYS, COPIED_TABLES, MIGRATIONS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sized
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily
@@ -17,6 +17,9 @@ from clarion.pacing import WorkSlices
 from clarion.telemetry.gateway_metrics import CircuitMetrics, GatewayMetrics, watch_devices
 from clarion.telemetry.pipeline_metrics import ChannelMetrics, PipelineMetrics, watch_ledger
 from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter
+
+if TYPE_CHECKING:
+    from clarion.http.connections import Connections
 
 __all__ = [
     "ChannelMetrics",
@@ -46,13 +49,6 @@ class Writer(Protocol):
 
     @property
     def waiting_bytes(self) -> int: ...
-
-
-class ClosedConnections(Sized, Protocol):
-    """The open connections, and how many were closed for which reason."""
-
-    @property
-    def closed(self) -> Mapping[Any, int]: ...
 
 
 class SandboxCounts(Protocol):
@@ -164,7 +160,7 @@ class Metrics:
         doc = "Open live streams and sockets of users."
         self._watch("clarion_inbox_streams", doc, live.__len__)
 
-    def watch_connections(self, connections: ClosedConnections) -> None:
+    def watch_connections(self, connections: Connections) -> None:
         """Export the open connections to the HTTP listeners, and why others were closed."""
 
         def read() -> Iterable[Metric]:
@@ -194,7 +190,7 @@ class Metrics:
         self._watch("clarion_sandbox_waiting", doc, lambda: sandbox.waiting)
 
     def watch_bus(self, bus: WatchedBus) -> None:
-        """Export what is said to other nodes, and whether they are heard."""
+        """Export what is published to other nodes, and whether the bus is connected."""
 
         def read() -> Iterable[Metric]:
             counts = bus.counts
@@ -209,11 +205,11 @@ class Metrics:
             doc = "Messages to or from other nodes that were dropped, by reason."
             dropped = {(str(reason),): count for reason, count in counts.dropped.items()}
             yield counter("clarion_bus_dropped", doc, ("reason",), dropped)
-            doc = "Times the node began to hear other nodes."
+            doc = "Times the node subscribed to other nodes."
             yield CounterMetricFamily("clarion_bus_rebuilds", doc, counts.rebuilds)
 
         self.registry.register(Scraped(read))
-        doc = "1 if the node hears all other nodes, otherwise 0."
+        doc = "1 if the node receives from all other nodes, otherwise 0."
         self._watch("clarion_bus_hearing", doc, lambda: int(bus.is_connected))
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:

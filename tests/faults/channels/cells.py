@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from clarion.access.provisioning import NewApp, create_app
-from clarion.access.sql import SqlApps
-from clarion.access.vault import AesVault
+from clarion.access.sql import Apps
+from clarion.access.vault import Vault
 from clarion.clock import SystemClock
 from clarion.store.opening import open_engine
 from clarion.system.data_directory import DataDirectory
@@ -75,8 +75,8 @@ async def _create_apps(installation: Installation, count: int) -> list[NewApp]:
     engine = await open_engine(
         installation.database_url, waiting_limit=100, batch_limit=100, on_broken=print
     )
-    vault = AesVault(*DataDirectory(installation.data).read_master_keys())
-    apps, clock = SqlApps(engine), SystemClock()
+    vault = Vault(*DataDirectory(installation.data).read_master_keys())
+    apps, clock = Apps(engine), SystemClock()
     try:
         return [
             await create_app(

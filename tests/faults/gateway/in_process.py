@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from bench.installation import Installation
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.push.apns.request import Push
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
@@ -109,7 +109,7 @@ async def open_gateway(folder: Path, device_count: int = 1) -> AsyncIterator[Gat
             stored_limit=1000,
         )
         endpoint = DeviceEndpoint(
-            registry=Registry(devices, connections, clock, AesVault(b"k" * 32)),
+            registry=Registry(devices, connections, clock, Vault(b"k" * 32)),
             dispatch=dispatch,
             connections=connections,
             clock=clock,

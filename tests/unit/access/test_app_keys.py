@@ -12,7 +12,7 @@ from clarion.access.app_keys import (
     user_key_context,
 )
 from clarion.access.model import UserTokenAlgorithm
-from clarion.access.port import Vault
+from clarion.access.vault import Vault
 from clarion.errors import InternalError, InvalidFields
 from tests.factories import NOW, make_app
 

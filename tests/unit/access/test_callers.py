@@ -9,10 +9,11 @@ from clarion.access.callers import CACHED_KEYS, CACHED_MS, Callers
 from clarion.access.keys import ApiSecret, IssuedKey, new_api_secret
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import ALL_SCOPES, AppCaller, Scope, UserCaller, require_app, require_user
-from clarion.access.port import Apps, Keys, Tickets, Vault
 from clarion.access.provisioning import NewApp, create_app
+from clarion.access.sql import Apps, Keys, Tickets
 from clarion.access.tickets import issue_ticket
 from clarion.access.user_tokens import UserTokens
+from clarion.access.vault import Vault
 from clarion.errors import Forbidden, Unauthenticated
 from tests.factories import NOW, FixedClock, issue
 from tests.recorded_bus import RecordedHub
@@ -240,7 +241,8 @@ async def test_an_unknown_key_is_not_looked_up_each_time(
 
 
 async def test_the_cache_does_not_grow_without_end(callers: Callers) -> None:
-    callers._cache.update((str(number), (0, None)) for number in range(CACHED_KEYS))
+    for number in range(CACHED_KEYS):
+        callers._cache.put(str(number), None, 0, 0)
     await refusal(callers, bearer(new_api_secret()))
     assert len(callers._cache) <= CACHED_KEYS
 
@@ -310,6 +312,37 @@ async def test_a_key_that_is_revoked_while_it_is_read_is_not_cached(
         is_active=anyone,
     )
     await reading.identify(bearer(issued.secret))
+    assert "revoked" in await refusal(reading, bearer(issued.secret))
+
+
+async def test_who_sent_a_key_that_was_revoked_while_it_was_read_is_not_remembered(
+    keys: Keys, known_apps: KnownApps, tickets: Tickets, clock: FixedClock, issued: IssuedKey
+) -> None:
+    is_read, may_return = asyncio.Event(), asyncio.Event()
+
+    class SlowKeys:
+        async def find(self, key_id: str) -> object:
+            found = await keys.find(key_id)
+            if not is_read.is_set():
+                is_read.set()
+                await may_return.wait()
+            return found
+
+    reading = Callers(
+        SlowKeys(),  # type: ignore[arg-type]
+        UserTokens(known_apps),
+        clock,
+        tickets=tickets,
+        is_active=anyone,
+    )
+    slow = asyncio.create_task(reading.identify(bearer(issued.secret)))
+    await is_read.wait()
+    await keys.revoke(issued.key.app_id, issued.key.id, NOW)
+    reading.forget(issued.key.id)
+    # The key is cached again, as it is now, before the slow read ends.
+    assert "revoked" in await refusal(reading, bearer(issued.secret))
+    may_return.set()
+    await slow
     assert "revoked" in await refusal(reading, bearer(issued.secret))
 
 

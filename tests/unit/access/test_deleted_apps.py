@@ -3,7 +3,7 @@
 import asyncio
 
 from clarion.access.deleted_apps import KEPT, DeletedApps
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.errors import StoreUnavailable
 from tests.factories import NOW, make_app, make_provider_key
 from tests.recorded_bus import RecordedHub
@@ -51,7 +51,7 @@ async def test_a_poll_that_began_before_does_not_bring_an_app_back(apps: Apps) -
 
 
 class BrokenApps:
-    """The part of the `Apps` port that is read, which fails at first."""
+    """The part of `Apps` that is read, which fails at first."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -96,7 +96,7 @@ async def test_the_other_nodes_know_it_when_they_are_told(apps: Apps) -> None:
 
 
 class ManyApps:
-    """The part of the `Apps` port that is read: apps that are being removed."""
+    """The part of `Apps` that is read: apps that are being removed."""
 
     def __init__(self) -> None:
         self.ids: tuple[str, ...] = ()

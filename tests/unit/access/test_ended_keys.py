@@ -8,7 +8,8 @@ from clarion.access.app_keys import issue_user_key
 from clarion.access.ended_keys import EndedKeys
 from clarion.access.known_apps import KNOWN_MS, KnownApps
 from clarion.access.model import UserKey, UserTokenAlgorithm
-from clarion.access.port import AppKeys, Apps, Vault
+from clarion.access.sql import AppKeys, Apps
+from clarion.access.vault import Vault
 from tests.factories import FixedClock, make_app, make_provider_key
 from tests.recorded_bus import RecordedHub
 

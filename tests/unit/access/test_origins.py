@@ -5,7 +5,7 @@ import pytest
 from clarion.access.known_apps import KNOWN_MS, KnownApps
 from clarion.access.model import ANY_ORIGIN
 from clarion.access.origins import ORIGINS_LIMIT, AllowedOrigins, check_origins
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from tests.factories import FixedClock, make_app, make_provider_key
 
 PAGE = "https://app.example.com"

@@ -8,11 +8,12 @@ from cryptography.hazmat.primitives import serialization
 from clarion.access.app_keys import user_key_context
 from clarion.access.keys import parse_api_secret
 from clarion.access.model import ALL_SCOPES, UserKey, UserTokenAlgorithm
-from clarion.access.port import AppKeys, Apps, Keys, Vault
 from clarion.access.provisioning import (
     NewApp,
     create_app,
 )
+from clarion.access.sql import AppKeys, Apps, Keys
+from clarion.access.vault import Vault
 from clarion.errors import InvalidFields
 from tests.factories import FixedClock
 

@@ -17,8 +17,9 @@ from clarion.access import user_tokens
 from clarion.access.app_keys import FIRST_KID, user_key_context
 from clarion.access.known_apps import KNOWN_MS, KnownApps
 from clarion.access.model import App, UserCaller, UserKey, UserTokenAlgorithm
-from clarion.access.port import AppKeys, Apps, Vault
+from clarion.access.sql import AppKeys, Apps
 from clarion.access.user_tokens import CACHED_LENGTH, LEEWAY_S, TRIES_LIMIT, UserTokens
+from clarion.access.vault import Vault
 from clarion.errors import Unauthenticated
 from tests.factories import NOW, make_app, make_provider_key
 from tests.replacing import replace

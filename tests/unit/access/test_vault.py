@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.access.vault import AesVault, find_key_id, key_id_of
+from clarion.access.vault import Vault, find_key_id, key_id_of
 from clarion.errors import InternalError, StartError
 
 KEY = b"k" * 32
 OTHER = b"x" * 32
-VAULT = AesVault(KEY)
+VAULT = Vault(KEY)
 
 
 @given(secret=st.binary(), context=st.text(st.characters(exclude_categories=["Cs"])))
@@ -33,7 +33,7 @@ def test_a_secret_moved_to_another_place_does_not_open() -> None:
 def test_another_key_does_not_open_it() -> None:
     wanted = rf"master\.key does not have its key {VAULT.key_id.hex()}"
     with pytest.raises(InternalError, match=wanted):
-        AesVault(OTHER).open(VAULT.seal(b"secret", "place"), "place")
+        Vault(OTHER).open(VAULT.seal(b"secret", "place"), "place")
 
 
 def test_a_sealed_value_names_its_key() -> None:
@@ -44,15 +44,15 @@ def test_a_sealed_value_names_its_key() -> None:
 
 
 def test_the_first_key_seals_and_all_of_them_open() -> None:
-    both = AesVault(OTHER, KEY)
+    both = Vault(OTHER, KEY)
     assert both.open(VAULT.seal(b"secret", "place"), "place") == b"secret"
     assert find_key_id(both.seal(b"secret", "place")) == key_id_of(OTHER)
 
 
 def test_a_key_that_is_added_later_is_found() -> None:
     stored = [KEY]
-    running = AesVault(KEY, reread=lambda: stored)
-    sealed = AesVault(OTHER).seal(b"secret", "place")
+    running = Vault(KEY, reread=lambda: stored)
+    sealed = Vault(OTHER).seal(b"secret", "place")
     with pytest.raises(InternalError):
         running.open(sealed, "place")
     stored[:] = [OTHER, KEY]
@@ -67,9 +67,9 @@ def test_a_file_of_keys_that_cannot_be_read_again_is_no_new_key() -> None:
     def fail() -> tuple[bytes, ...]:
         raise StartError
 
-    running = AesVault(KEY, reread=fail)
+    running = Vault(KEY, reread=fail)
     with pytest.raises(InternalError, match=r"master\.key does not have"):
-        running.open(AesVault(OTHER).seal(b"secret", "place"), "place")
+        running.open(Vault(OTHER).seal(b"secret", "place"), "place")
 
 
 @given(data=st.data())

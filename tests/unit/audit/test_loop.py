@@ -9,7 +9,7 @@ from clarion.audit.chain import ChainKeys
 from clarion.audit.log_file import LogFile, read_entries
 from clarion.audit.loop import AuditLoop
 from clarion.audit.model import Act, ActorKind, AuditResult
-from clarion.audit.sql import SqlAuditLog
+from clarion.audit.sql import AuditLog
 from clarion.store.statement import Unit, statement
 from tests.factories import FixedClock
 from tests.replacing import replace
@@ -20,8 +20,8 @@ ACT = Act(action="key.create", actor_kind=ActorKind.COMMAND, actor_id="root")
 
 
 @pytest.fixture
-def log(engine: MemoryEngine, clock: FixedClock) -> SqlAuditLog:
-    return SqlAuditLog(engine, KEYS, clock, "node")  # type: ignore[arg-type]
+def log(engine: MemoryEngine, clock: FixedClock) -> AuditLog:
+    return AuditLog(engine, KEYS, clock, "node")  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> LogFile:
     return LogFile(tmp_path / "audit.log")
 
 
-async def write(log: SqlAuditLog, count: int) -> None:
+async def write(log: AuditLog, count: int) -> None:
     for _ in range(count):
         await log.write(ACT, AuditResult.DONE)
 
@@ -42,14 +42,14 @@ def sequences(file: LogFile) -> list[int | None]:
     return [entry.sequence if entry else None for _, entry in read_entries(file.path)]
 
 
-async def test_what_waits_is_linked_and_appended(log: SqlAuditLog, file: LogFile) -> None:
+async def test_what_waits_is_linked_and_appended(log: AuditLog, file: LogFile) -> None:
     await write(log, 3)
     await AuditLoop(log, log.chain, KEYS, file).run_once()
     assert sequences(file) == [1, 2, 3]
     assert await log.chain.read_waiting("", 9) == ()
 
 
-async def test_a_new_process_appends_what_is_missing(log: SqlAuditLog, file: LogFile) -> None:
+async def test_a_new_process_appends_what_is_missing(log: AuditLog, file: LogFile) -> None:
     await write(log, 2)
     await AuditLoop(log, log.chain, KEYS, file).run_once()
     await write(log, 2)
@@ -57,7 +57,7 @@ async def test_a_new_process_appends_what_is_missing(log: SqlAuditLog, file: Log
     assert sequences(file) == [1, 2, 3, 4]
 
 
-async def test_without_a_file_entries_are_linked_all_the_same(log: SqlAuditLog) -> None:
+async def test_without_a_file_entries_are_linked_all_the_same(log: AuditLog) -> None:
     await write(log, 1)
     await AuditLoop(log, log.chain, KEYS, None).run_once()
     assert (await log.chain.get_state()).sequence == 1
@@ -82,7 +82,7 @@ async def test_without_a_file_entries_are_linked_all_the_same(log: SqlAuditLog) 
     ],
 )
 async def test_a_store_that_does_not_go_on_from_the_file_is_reported(
-    engine: MemoryEngine, log: SqlAuditLog, file: LogFile, attack: str, count: int, fault: str
+    engine: MemoryEngine, log: AuditLog, file: LogFile, attack: str, count: int, fault: str
 ) -> None:
     loop = AuditLoop(log, log.chain, KEYS, file)
     await write(log, 2)
@@ -95,7 +95,7 @@ async def test_a_store_that_does_not_go_on_from_the_file_is_reported(
     assert [each["fault"] for each in logs] == [fault]
 
 
-async def test_a_pruned_chain_is_no_fault(log: SqlAuditLog, file: LogFile) -> None:
+async def test_a_pruned_chain_is_no_fault(log: AuditLog, file: LogFile) -> None:
     loop = AuditLoop(log, log.chain, KEYS, file)
     await write(log, 2)
     await log.link_waiting()
@@ -108,7 +108,7 @@ async def test_a_pruned_chain_is_no_fault(log: SqlAuditLog, file: LogFile) -> No
     assert sequences(file) == [3]
 
 
-async def test_the_end_of_an_act_is_recorded_with_what_became_known(log: SqlAuditLog) -> None:
+async def test_the_end_of_an_act_is_recorded_with_what_became_known(log: AuditLog) -> None:
     with log.record(lambda: replace(ACT, actor_kind=ActorKind.NOBODY, actor_id="")) as recording:
         log.identify(ActorKind.ADMINISTRATOR, "admin-1")
         log.describe(app_id="app", administrator_id="admin-1")

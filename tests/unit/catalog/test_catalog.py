@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from clarion.catalog import built_in
-from clarion.catalog.catalog import CACHED_MS, CachedCatalog
+from clarion.catalog.catalog import CACHED_MS, Catalog
 from clarion.catalog.model import CategoryDefinition, Channel, NotificationType, Template
 from clarion.pages import Page
 from tests.factories import DAY, FixedClock, make_template, make_type
@@ -123,11 +123,11 @@ def clock() -> FixedClock:
 @pytest.fixture
 def catalog(
     types: MemoryTypes, categories: MemoryCategories, templates: MemoryTemplates, clock: FixedClock
-) -> CachedCatalog:
-    return CachedCatalog(types, categories, templates, clock, DirectSandbox())
+) -> Catalog:
+    return Catalog(types, categories, templates, clock, DirectSandbox())
 
 
-async def test_a_built_in_type_is_there_from_the_start(catalog: CachedCatalog) -> None:
+async def test_a_built_in_type_is_there_from_the_start(catalog: Catalog) -> None:
     entry = await catalog.find("app", "POST_LIKE")
     assert entry is not None
     assert entry.type == built_in.TYPES["POST_LIKE"]
@@ -135,12 +135,12 @@ async def test_a_built_in_type_is_there_from_the_start(catalog: CachedCatalog) -
     assert entry.schema is None
 
 
-async def test_an_unknown_type_is_none(catalog: CachedCatalog) -> None:
+async def test_an_unknown_type_is_none(catalog: Catalog) -> None:
     assert await catalog.find("app", "NOTHING") is None
 
 
 async def test_what_an_app_has_defined_overrides_the_built_in_type(
-    catalog: CachedCatalog, types: MemoryTypes, templates: MemoryTemplates
+    catalog: Catalog, types: MemoryTypes, templates: MemoryTemplates
 ) -> None:
     changed = replace(built_in.TYPES["POST_LIKE"], is_active=False)
     template = make_template("POST_LIKE", channel=Channel.PUSH, body="Mine")
@@ -155,7 +155,7 @@ async def test_what_an_app_has_defined_overrides_the_built_in_type(
 
 @pytest.mark.parametrize("name", ["POST_LIKE", "NOTHING"])
 async def test_an_entry_is_cached_for_a_while(
-    catalog: CachedCatalog, types: MemoryTypes, clock: FixedClock, name: str
+    catalog: Catalog, types: MemoryTypes, clock: FixedClock, name: str
 ) -> None:
     for advance, reads in ((0, 1), (CACHED_MS - 1, 1), (1, 2), (0, 2)):
         clock.advance(advance)
@@ -165,7 +165,7 @@ async def test_an_entry_is_cached_for_a_while(
 
 @pytest.mark.parametrize("step", [-DAY, DAY])
 async def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_cache(
-    catalog: CachedCatalog, types: MemoryTypes, clock: FixedClock, step: int
+    catalog: Catalog, types: MemoryTypes, clock: FixedClock, step: int
 ) -> None:
     await catalog.find("app", "POST_LIKE")
     clock.step(step)
@@ -176,7 +176,7 @@ async def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_cache(
     assert types.reads == 2
 
 
-async def test_a_forgotten_entry_is_read_again(catalog: CachedCatalog, types: MemoryTypes) -> None:
+async def test_a_forgotten_entry_is_read_again(catalog: Catalog, types: MemoryTypes) -> None:
     await catalog.find("app", "MINE")
     await types.put("app", make_type("MINE"), 1)
     catalog.forget("app", "MINE")
@@ -185,9 +185,7 @@ async def test_a_forgotten_entry_is_read_again(catalog: CachedCatalog, types: Me
     assert entry.type == make_type("MINE")
 
 
-async def test_a_read_during_a_change_is_not_cached(
-    catalog: CachedCatalog, types: MemoryTypes
-) -> None:
+async def test_a_read_during_a_change_is_not_cached(catalog: Catalog, types: MemoryTypes) -> None:
     types.pause = asyncio.Event()
     finding = asyncio.create_task(catalog.find("app", "MINE"))
     await asyncio.sleep(0)
@@ -198,9 +196,7 @@ async def test_a_read_during_a_change_is_not_cached(
     assert await catalog.find("app", "MINE") is not None
 
 
-async def test_one_of_many_concurrent_callers_reads(
-    catalog: CachedCatalog, types: MemoryTypes
-) -> None:
+async def test_one_of_many_concurrent_callers_reads(catalog: Catalog, types: MemoryTypes) -> None:
     types.pause = asyncio.Event()
     tasks = [asyncio.create_task(catalog.find("app", "POST_LIKE")) for _ in range(20)]
     await asyncio.sleep(0)
@@ -210,9 +206,7 @@ async def test_one_of_many_concurrent_callers_reads(
     assert all(entry is entries[0] for entry in entries)
 
 
-async def test_the_list_holds_built_in_and_own_types(
-    catalog: CachedCatalog, types: MemoryTypes
-) -> None:
+async def test_the_list_holds_built_in_and_own_types(catalog: Catalog, types: MemoryTypes) -> None:
     changed = replace(built_in.TYPES["POST_LIKE"], is_active=False)
     for each in (changed, make_type("ABC"), make_type("ZZZ")):
         await types.put("app", each, 1)
@@ -222,7 +216,7 @@ async def test_the_list_holds_built_in_and_own_types(
 
 
 async def test_what_users_must_get_they_cannot_turn_off_by_its_type(
-    catalog: CachedCatalog, types: MemoryTypes, categories: MemoryCategories
+    catalog: Catalog, types: MemoryTypes, categories: MemoryCategories
 ) -> None:
     billing = CategoryDefinition(name="billing", title="Bills", user_can_disable=False)
     await categories.put("app", billing)
@@ -242,7 +236,7 @@ async def test_what_users_must_get_they_cannot_turn_off_by_its_type(
 
 
 async def test_built_in_categories_come_first(
-    catalog: CachedCatalog, categories: MemoryCategories
+    catalog: Catalog, categories: MemoryCategories
 ) -> None:
     await categories.put("app", CategoryDefinition(name="a", title="A"))
     names = [each.name for each in await catalog.list_categories("app")]
@@ -253,9 +247,7 @@ async def test_the_other_nodes_read_a_changed_type_when_they_are_told(
     types: MemoryTypes, categories: MemoryCategories, templates: MemoryTemplates, clock: FixedClock
 ) -> None:
     hub = RecordedHub()
-    here, there = (
-        CachedCatalog(types, categories, templates, clock, DirectSandbox()) for _ in range(2)
-    )
+    here, there = (Catalog(types, categories, templates, clock, DirectSandbox()) for _ in range(2))
     buses = [hub.join(), hub.join()]
     for each, bus in zip((here, there), buses, strict=True):
         each.forget.join(bus)

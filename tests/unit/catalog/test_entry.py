@@ -2,14 +2,14 @@
 
 import pytest
 
-from clarion.catalog.entry import Entry, build_entry
+from clarion.catalog.entry import CatalogEntry, build_entry
 from clarion.catalog.model import Channel
 from clarion.errors import FieldFault, Overloaded
 from tests.factories import make_template, make_type
 from tests.sandbox import run_directly
 
 
-def entry_in(*languages: str) -> Entry:
+def entry_in(*languages: str) -> CatalogEntry:
     templates = [make_template(language=language, channel=Channel.PUSH) for language in languages]
     return build_entry(make_type(), templates, run_directly)
 

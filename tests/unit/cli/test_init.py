@@ -11,12 +11,11 @@ import msgspec
 import pytest
 
 from clarion.access.administrators.model import hash_token
-from clarion.access.administrators.port import AdminStores
-from clarion.access.administrators.sql.stores import make_admin_stores
+from clarion.access.administrators.sql.stores import AdminStores, make_admin_stores
 from clarion.access.model import Role
-from clarion.access.port import Apps, Keys, Vault
 from clarion.access.provisioning import create_app
-from clarion.access.sql import SqlApps, SqlKeys
+from clarion.access.sql import Apps, Keys
+from clarion.access.vault import Vault
 from clarion.app.installation import Installation
 from clarion.cli.first_run import read_first_run, urls_of
 from clarion.cli.init import greeting, initialise, initialise_if_empty
@@ -61,8 +60,8 @@ def stores(
 def other(stores: Stores, other_engine: MemoryEngine, vault: Vault, clock: FixedClock) -> Stores:
     """Another database, with the same data directory."""
     return SimpleNamespace(  # type: ignore[return-value]
-        apps=SqlApps(other_engine),  # type: ignore[arg-type]
-        keys=SqlKeys(other_engine),  # type: ignore[arg-type]
+        apps=Apps(other_engine),  # type: ignore[arg-type]
+        keys=Keys(other_engine),  # type: ignore[arg-type]
         admins=make_admin_stores(other_engine),  # type: ignore[arg-type]
         vault=vault,
         clock=clock,

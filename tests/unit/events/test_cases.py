@@ -3,7 +3,7 @@
 import pytest
 
 from clarion.catalog import built_in
-from clarion.catalog.entry import Entry, build_entry
+from clarion.catalog.entry import CatalogEntry, build_entry
 from clarion.catalog.model import Overflow, Priority, RateLimit
 from clarion.events.cases import HOUR_MS, DecisionRequest, FrequencyCaps
 from clarion.history.model import Content
@@ -44,7 +44,7 @@ REQUEST = DecisionRequest(
     ],
 )
 def test_the_limit_of_the_type_comes_first(
-    caps: FrequencyCaps, of: Entry, expected: list[tuple[int, Overflow]]
+    caps: FrequencyCaps, of: CatalogEntry, expected: list[tuple[int, Overflow]]
 ) -> None:
     limits = caps.limits_of(replace(REQUEST, entry=of))
     assert [(limit.per_hour, limit.overflow) for limit in limits] == expected

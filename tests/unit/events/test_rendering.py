@@ -3,7 +3,7 @@
 import pytest
 
 from clarion.catalog import built_in
-from clarion.catalog.entry import Entry, build_entry
+from clarion.catalog.entry import CatalogEntry, build_entry
 from clarion.catalog.model import Channel, Template
 from clarion.errors import InvalidFields, NotFound
 from clarion.events.rendering import check_context, render
@@ -17,7 +17,7 @@ ANA = User(app_id="a", id="ana", name="Ana", created_at=NOW, updated_at=NOW)
 FULL = Content(actor=Actor("bo", "Bo"), target=Target("p1", "post"))
 
 
-def make_entry(body: str, channel: Channel = Channel.IN_APP) -> Entry:
+def make_entry(body: str, channel: Channel = Channel.IN_APP) -> CatalogEntry:
     template = Template(
         type="OWN",
         channel=channel,

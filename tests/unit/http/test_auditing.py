@@ -11,7 +11,7 @@ from clarion.access.model import ALL_SCOPES, AppCaller
 from clarion.audit.chain import ChainKeys
 from clarion.audit.counted import KINDS_LIMIT
 from clarion.audit.model import Act, ActorKind, AuditResult, Entry
-from clarion.audit.sql import SqlAuditLog
+from clarion.audit.sql import AuditLog
 from clarion.errors import StoreUnavailable
 from clarion.http.auditing import (
     ALL_DENIALS_PER_MINUTE,
@@ -73,7 +73,7 @@ class Recorded:
 
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
         keys = ChainKeys(("00000000", bytes(32)))
-        self.log = SqlAuditLog(engine, keys, clock, "node")  # type: ignore[arg-type]
+        self.log = AuditLog(engine, keys, clock, "node")  # type: ignore[arg-type]
         self._clock = clock
         self._limits = MemoryLimits(FixedClock())
         self.sent: list[int] = []

@@ -14,15 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clarion.access.administrators.authentication import AdminAuthentication
+from clarion.access.administrators.authentication import AdminAuthenticator
 from clarion.access.administrators.model import AdminSession, hash_token, new_token
 from clarion.access.administrators.policy import SignInPolicy
-from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.callers import Callers
 from clarion.access.keys import IssuedKey
 from clarion.access.known_apps import KnownApps
 from clarion.access.origins import AllowedOrigins
-from clarion.access.port import Apps, Authenticators, Keys, Tickets
+from clarion.access.port import Authenticators
+from clarion.access.sql import Apps, Keys, Tickets
 from clarion.access.user_tokens import UserTokens
 from clarion.errors import Conflict
 from clarion.http.asgi import FastRoute, Request, Response, Streamed
@@ -227,7 +228,7 @@ async def make(
             build_rest=build_rest or (lambda: Rest((), {}, framework)),
             authenticators=Authenticators(
                 Callers(keys, UserTokens(known_apps), clock, tickets=tickets, is_active=anyone),
-                AdminAuthentication(admins, apps=apps, policy=SignInPolicy(), clock=clock),
+                AdminAuthenticator(admins, apps=apps, policy=SignInPolicy(), clock=clock),
             ),
             origins=AllowedOrigins(known_apps, clock),
             limits=MemoryLimits(FixedClock()),

@@ -21,11 +21,15 @@ def test_what_may_have_changed_everything_has_changed_each_key() -> None:
     assert not changes.has("a", changes.count)
 
 
-def test_the_last_ones_are_kept() -> None:
+def test_the_last_ones_are_kept_and_before_them_any_key_may_have_changed() -> None:
     changes = RecentChanges()
     for number in range(LIMIT + 1):
         changes.note(number)
-    assert not changes.has(0, 0)
+    assert changes.has(0, 0)
+    assert changes.has("another", 0)
+    assert not changes.has(0, 1)
+    assert not changes.has("another", 1)
     assert changes.has(1, 0)
+    assert changes.has(1, 1)
     assert changes.has(LIMIT, LIMIT)
     assert len(changes._numbers) == LIMIT

@@ -6,7 +6,7 @@ import pytest
 
 from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, ActiveUsers, Presence
 from clarion.people.model import UserStatus
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from tests.factories import NOW, FixedClock, make_user
 from tests.recorded_bus import RecordedHub
 from tests.unit.conftest import MemoryEngine
@@ -18,7 +18,7 @@ class Nodes:
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
         self.engine = engine
         self.clock = clock
-        self.users = SqlUsers(engine)  # type: ignore[arg-type]
+        self.users = Users(engine)  # type: ignore[arg-type]
         self.ended: list[tuple[str, str]] = []
         self.active = ActiveUsers(self.users, clock, (self._end,))
 
@@ -94,9 +94,10 @@ async def test_a_poll_finds_more_than_one_page(nodes: Nodes) -> None:
 
 
 async def test_what_is_known_is_bounded(nodes: Nodes) -> None:
-    nodes.active._known = {("app", str(n)): (NOW, Presence.ACTIVE) for n in range(KNOWN_LIMIT)}
+    for n in range(KNOWN_LIMIT):
+        nodes.active._known.put(("app", str(n)), Presence.ACTIVE, NOW, 0)
     assert await nodes.active.is_active("app", "one more")
-    assert len(nodes.active._known) == 1
+    assert len(nodes.active._known) == KNOWN_LIMIT
 
 
 async def test_the_loop_polls_until_it_is_cancelled(nodes: Nodes) -> None:

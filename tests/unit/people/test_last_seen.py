@@ -6,7 +6,7 @@ import pytest
 
 from clarion.errors import StoreUnavailable
 from clarion.people.last_seen import EVERY_MS, WAITING_LIMIT, LastSeen
-from clarion.people.sql import SqlUsers
+from clarion.people.sql import Users
 from tests.factories import NOW, FixedClock, make_user
 from tests.unit.conftest import MemoryEngine
 
@@ -14,7 +14,7 @@ from tests.unit.conftest import MemoryEngine
 class Node:
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
         self.clock = clock
-        self.users = SqlUsers(engine)  # type: ignore[arg-type]
+        self.users = Users(engine)  # type: ignore[arg-type]
         self.connected: list[tuple[str, str]] = []
         self.last_seen = LastSeen(self.users, clock, lambda: self.connected)
 
@@ -70,7 +70,7 @@ async def test_they_are_written_in_parts(node: Node) -> None:
     assert [await node.write(limit=2) for _ in range(3)] == [2, 1, 0]
 
 
-class Away(SqlUsers):
+class Away(Users):
     """The users of a store that does not answer."""
 
     async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:

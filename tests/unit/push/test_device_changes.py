@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.errors import StoreUnavailable
 from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connection, Connections
@@ -54,7 +54,7 @@ class Node:
 
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
         self.elsewhere = Devices(engine)  # type: ignore[arg-type]
-        self.registry = Registry(self.elsewhere, Connections(), clock, AesVault(b"k" * 32))
+        self.registry = Registry(self.elsewhere, Connections(), clock, Vault(b"k" * 32))
         self.device = make_device(details=ANA)
         self.phone = Phone(self.device)
 
@@ -165,7 +165,7 @@ class TwoNodes:
         hub = RecordedHub()
         self.bus = hub.join()
         devices = Devices(engine)  # type: ignore[arg-type]
-        self.here = Registry(devices, Connections(), clock, AesVault(b"k" * 32))
+        self.here = Registry(devices, Connections(), clock, Vault(b"k" * 32))
         self.here.changed.join(hub.join())
         node.registry.changed.join(self.bus)
         self.changes = DeviceChanges(node.registry, find_none, self.bus, pause_s=0.001)

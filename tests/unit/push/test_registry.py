@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
 from clarion.push.registry import (
@@ -27,7 +27,7 @@ from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.unit.push.gates import GatedStore
 
-VAULT = AesVault(b"k" * 32)
+VAULT = Vault(b"k" * 32)
 DETAILS = DeviceDetails(label="new")
 
 
@@ -218,11 +218,11 @@ async def act_on(registry: Registry, device: Device, act: str) -> None:
 async def test_the_cache_has_a_limit_and_the_oldest_entry_is_evicted(
     registry: Registry, store: GatedStore
 ) -> None:
-    entries = {("app", n.to_bytes(4, "big")): (NOW + KNOWN_MS, None) for n in range(ENTRIES_LIMIT)}
-    registry._entries = {**entries}
+    for n in range(ENTRIES_LIMIT):
+        registry._cache.put(("app", n.to_bytes(4, "big")), None, NOW + KNOWN_MS, 0)
     await registry.find("app", b"one more")
-    assert len(registry._entries) == ENTRIES_LIMIT
-    assert ("app", (0).to_bytes(4, "big")) not in registry._entries
+    assert len(registry._cache) == ENTRIES_LIMIT
+    assert ("app", (0).to_bytes(4, "big")) not in registry._cache._entries
     assert store.reads == 1
 
 

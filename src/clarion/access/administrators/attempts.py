@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from clarion.access.administrators.port import Attempts, Counter
+from clarion.access.administrators.sql.attempts import Attempts, Counter
 from clarion.errors import ClarionError, SignInFailed, TooManyRequests
 
 PER_PAIR = 5
@@ -23,11 +23,6 @@ PER_ACCOUNT = 100
 PER_DEVICE = 10
 PER_CODE = 10
 PER_CODE_EVERYWHERE = 50
-# The first lock; each further failure doubles it, up to the longest.
-FIRST_LOCK_MS = 30_000
-LONGEST_LOCK_MS = 15 * 60_000
-# Failures are forgotten after this long without another one.
-FORGOTTEN_MS = 60 * 60_000
 _V6_PREFIX = 64
 
 

@@ -11,9 +11,9 @@ from clarion.access.administrators.model import (
     hash_token,
 )
 from clarion.access.administrators.policy import SignInPolicy
-from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.model import AdminCaller, AdminCredential, Role
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.clock import Clock
 from clarion.errors import AddressNotAllowed, NotFound, Unauthenticated
 
@@ -23,8 +23,8 @@ _SESSION_ENDED = "This session has ended. Sign in again."
 _KEY_NOT_VALID = "This admin API key is not valid."
 
 
-class AdminAuthentication:
-    """The `AdminAuthenticator` port.
+class AdminAuthenticator:
+    """Identifies administrators by a session or by an admin API key.
 
     It reads the session and the account for every request, so what ends on one node has ended on
     all of them. Requests of administrators are few.
@@ -42,6 +42,15 @@ class AdminAuthentication:
         self._clock = clock
 
     async def identify(self, credential: AdminCredential, *, is_use: bool = True) -> AdminCaller:
+        """Return the administrator.
+
+        Unless `is_use` is false, the time of the use is recorded: a session ends when it is not
+        used.
+
+        `Unauthenticated` if the session or key is not valid any more, `AddressNotAllowed` if it
+        must not be used from this address, `InsecureTransport` if others could read it on the way,
+        and `NotFound` if there is no such app, or no role for it.
+        """
         self._policy.check(credential.visitor)
         now = self._clock.now()
         if credential.is_key:

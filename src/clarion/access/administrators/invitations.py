@@ -12,7 +12,7 @@ from clarion.access.administrators.model import (
     new_token,
 )
 from clarion.access.administrators.policy import LINK_MS
-from clarion.access.administrators.port import SetupLinks
+from clarion.access.administrators.sql.administrators import SetupLinks
 from clarion.access.model import Role
 from clarion.clock import Clock
 

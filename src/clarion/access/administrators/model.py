@@ -14,6 +14,9 @@ from clarion.access.model import Role
 USERNAME_LENGTH = 64
 NETWORKS_LIMIT = 50
 APP_ROLES_LIMIT = 500
+ADMINISTRATORS_LIMIT = 1_000
+SESSIONS_LIMIT = 20
+LIVE_ADMIN_KEYS_LIMIT = 100
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 # For the OpenAPI document.
 USERNAME = f"^{_USERNAME.pattern}$"

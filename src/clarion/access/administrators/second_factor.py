@@ -8,9 +8,9 @@ from clarion.access.administrators import recovery_codes, totp
 from clarion.access.administrators.model import TotpSecret, TotpState, totp_context
 from clarion.access.administrators.passwords import HashingThreads
 from clarion.access.administrators.policy import PENDING_MS
-from clarion.access.administrators.port import SecondFactors
+from clarion.access.administrators.sql.second_factors import SecondFactors
 from clarion.access.model import AdminCaller
-from clarion.access.port import Vault
+from clarion.access.vault import Vault
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields
 from clarion.telemetry.logs import get_logger

@@ -25,8 +25,8 @@ from clarion.access.administrators.model import (
 )
 from clarion.access.administrators.passwords import HashingThreads, check_password, needs_rehash
 from clarion.access.administrators.policy import PENDING_MS, TRUSTED_MS, SignInPolicy
-from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.second_factor import CodeChecker
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.model import AdminCaller, Role, SignInStage, Visitor
 from clarion.audit.model import ActorKind
 from clarion.audit.port import AuditLog

@@ -15,7 +15,6 @@ from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.model import AdminCaller, App, Role, Scope, ends_of_children
 from clarion.access.origins import check_origins
-from clarion.access.port import Apps
 from clarion.access.provisioning import (
     BUNDLE_ID,
     NewApp,
@@ -23,6 +22,7 @@ from clarion.access.provisioning import (
     check_per_hour,
     propose_app,
 )
+from clarion.access.sql import Apps
 from clarion.access.views import AllowedOrigins, AppView, PerHour, show_app
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339

@@ -20,7 +20,7 @@ from clarion.access.model import (
     Scope,
     require_any_admin,
 )
-from clarion.access.port import Keys
+from clarion.access.sql import Keys
 from clarion.access.views import ApiKeyView, CreatedApiKey, show_created_key, show_key
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339

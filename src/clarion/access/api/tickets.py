@@ -5,7 +5,7 @@ from __future__ import annotations
 from litestar import post
 
 from clarion.access.model import require_user
-from clarion.access.port import Tickets
+from clarion.access.sql import Tickets
 from clarion.access.tickets import issue_ticket
 from clarion.clock import Clock
 from clarion.http.callers import ApiRequest, caller_of

@@ -117,13 +117,14 @@ def _list_rows(counts: Mapping[int, Mapping[Cell, int]]) -> list[Row]:
     return rows
 
 
-class SqlAnalytics:
-    """The `Analytics` port."""
+class Analytics:
+    """Reads counts. The cost depends on the range and the dimensions alone."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def read(self, query: Query, limit: int) -> Sequence[Count]:
+        """Return at most so many counts in the order of time, without those that are zero."""
         by = query.group_by
         rows = await self._engine.fetch_slowly(
             READ,
@@ -145,9 +146,11 @@ class SqlAnalytics:
         return [Count(*row)._replace(value=int(row[-1])) for row in rows]
 
     async def get_progress(self) -> Progress | None:
+        """Return how far everything is counted; None if nothing ever was."""
         return await _select_progress(self._engine)
 
     async def prune(self, interval: Interval, before: int, limit: int) -> int:
+        """Delete at most so many counts that begin before a time; return how many."""
         return await sweep(
             self._engine, SELECT_OLD, PRUNE, step=interval.value, before=before, limit=limit
         )

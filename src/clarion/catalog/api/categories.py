@@ -11,7 +11,7 @@ from litestar import Controller, Response, delete, get, put
 from clarion.access.model import Scope
 from clarion.catalog import built_in
 from clarion.catalog.api.types import Label, check_channels, check_display_name
-from clarion.catalog.catalog import CachedCatalog
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import CategoryDefinition, Channel
 from clarion.catalog.port import Categories
 from clarion.clock import Clock
@@ -84,7 +84,7 @@ class CategoriesController(Controller):
     async def list_categories(
         self,
         request: ApiRequest,
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[CategoryView]:
@@ -108,7 +108,7 @@ class CategoriesController(Controller):
         name: CategoryName,
         data: CategoryBody,
         categories: Injected[Categories],
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         clock: Injected[Clock],
     ) -> Response[CategoryView]:
         """Define a category (201), or replace its definition (200). An app can have 50."""
@@ -126,7 +126,7 @@ class CategoriesController(Controller):
         request: ApiRequest,
         name: CategoryName,
         categories: Injected[Categories],
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
     ) -> None:
         """Delete a category that no type uses; 409 as long as one does."""
         app_id = app_of(request, Scope.TYPES_WRITE).app_id

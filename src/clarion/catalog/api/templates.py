@@ -14,8 +14,8 @@ from litestar.params import Parameter
 from clarion.access.model import Scope
 from clarion.catalog.api.types import TypeName, find_entry, refuse
 from clarion.catalog.built_in import ENGLISH
-from clarion.catalog.catalog import CachedCatalog
-from clarion.catalog.entry import Entry, Run, convert, measure, render
+from clarion.catalog.catalog import Catalog
+from clarion.catalog.entry import CatalogEntry, Run, convert, measure, render
 from clarion.catalog.model import GIVEN, Channel, Form, Template, build_context
 from clarion.catalog.model.sms_segments import SmsEncoding, count_segments
 from clarion.catalog.port import Templates
@@ -155,7 +155,7 @@ class TemplatesController(Controller):
 
     @get(summary="List templates")
     async def list_templates(
-        self, request: ApiRequest, type_name: TypeName, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: TypeName, catalog: Injected[Catalog]
     ) -> Items[TemplateView]:
         """Return the newest version for each channel and language, built-in ones included."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -168,7 +168,7 @@ class TemplatesController(Controller):
         request: ApiRequest,
         type_name: TypeName,
         channel: TextChannel,
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         language: Language = None,
     ) -> TemplateView:
         """Return the newest version in exactly this language."""
@@ -184,7 +184,7 @@ class TemplatesController(Controller):
         type_name: TypeName,
         channel: TextChannel,
         templates: Injected[Templates],
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         language: Language = None,
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
@@ -209,7 +209,7 @@ class TemplatesController(Controller):
         channel: TextChannel,
         data: TemplateBody,
         templates: Injected[Templates],
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         clock: Injected[Clock],
         language: Language = None,
     ) -> TemplateView:
@@ -236,7 +236,7 @@ class TemplatesController(Controller):
         type_name: TypeName,
         channel: TextChannel,
         data: PreviewBody,
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         language: Language = None,
     ) -> PreviewView:
         """Render the template that a user of this language would get. Nothing is stored."""
@@ -281,7 +281,7 @@ async def _check(template: Template, run: Run) -> None:
     refuse((await run(job)).faults)
 
 
-def _check_room(entry: Entry, template: Template) -> None:
+def _check_room(entry: CatalogEntry, template: Template) -> None:
     """Raise `InvalidFields` if a type would have too many templates, or too much text."""
     others = [
         each

@@ -14,8 +14,8 @@ from msgspec import UNSET, UnsetType
 
 from clarion.access.model import Scope
 from clarion.catalog import built_in
-from clarion.catalog.catalog import CachedCatalog, apply_category
-from clarion.catalog.entry import Entry
+from clarion.catalog.catalog import Catalog, apply_category
+from clarion.catalog.entry import CatalogEntry
 from clarion.catalog.model import (
     Category,
     CategoryDefinition,
@@ -168,7 +168,7 @@ class TypesController(Controller):
     async def list_types(
         self,
         request: ApiRequest,
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[TypeView]:
@@ -181,7 +181,7 @@ class TypesController(Controller):
 
     @get("/{type_name:str}", summary="Get a type")
     async def get_type(
-        self, request: ApiRequest, type_name: TypeName, catalog: Injected[CachedCatalog]
+        self, request: ApiRequest, type_name: TypeName, catalog: Injected[Catalog]
     ) -> TypeView:
         """Return the current definition of the type."""
         app_id = app_of(request, Scope.TYPES_READ).app_id
@@ -194,7 +194,7 @@ class TypesController(Controller):
         type_name: TypeName,
         data: TypeBody,
         types: Injected[Types],
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
         sandbox: Injected[Sandbox],
         clock: Injected[Clock],
     ) -> TypeView:
@@ -219,7 +219,7 @@ class TypesController(Controller):
         request: ApiRequest,
         type_name: TypeName,
         types: Injected[Types],
-        catalog: Injected[CachedCatalog],
+        catalog: Injected[Catalog],
     ) -> None:
         """Delete the type and its templates. A built-in type is reset to its built-in values."""
         app_id = app_of(request, Scope.TYPES_WRITE).app_id
@@ -232,7 +232,7 @@ class TypesController(Controller):
             )
 
 
-async def find_entry(catalog: CachedCatalog, app_id: str, type_name: str) -> Entry:
+async def find_entry(catalog: Catalog, app_id: str, type_name: str) -> CatalogEntry:
     """Return the current entry of a type; `NotFound` if there is none."""
     entry = await catalog.read(app_id, type_name) if is_type_name(type_name) else None
     if entry is None:

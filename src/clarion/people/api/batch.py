@@ -27,7 +27,7 @@ from clarion.pacing import Slices
 from clarion.people.api.shapes import UserBody, make_user, read_fields, update_user
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.model import StoredUser, User, UserStatus
-from clarion.people.port import Edit, Users
+from clarion.people.sql import Edit, Users
 
 PATH = "/v1/users/batch"
 _REPLAYED = (b"idempotent-replayed", b"true")

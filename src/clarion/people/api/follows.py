@@ -14,7 +14,7 @@ from clarion.http.shapes import Items, check_limit, check_value
 from clarion.http.views import View
 from clarion.pages import PAGE_DEFAULT
 from clarion.people.api.users import check_found
-from clarion.people.port import Users
+from clarion.people.sql import Users
 from clarion.push.model import require_open
 from clarion.push.port import Topics
 

@@ -33,8 +33,8 @@ from clarion.people.model.quiet_hours import (
     QuietWindow,
     check_quiet_hours,
 )
-from clarion.people.port import Users
 from clarion.people.preferences import TOGGLED_CHANNELS, PreferenceSource, Setting
+from clarion.people.sql import Users
 
 T = TypeVar("T")
 ChannelToggles = Annotated[Toggles, documented(propertyNames={"enum": list(Channel)})]

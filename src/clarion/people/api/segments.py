@@ -20,8 +20,8 @@ from clarion.http.shapes import Items, check_limit, check_value
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 from clarion.people.model import Segment
-from clarion.people.port import Segments
 from clarion.people.segments.parser import parse
+from clarion.people.segments.sql.segments import Segments
 
 FilterText = Annotated[
     str,

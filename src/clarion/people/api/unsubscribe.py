@@ -19,7 +19,7 @@ from clarion.http.dependencies import OnUserChanged
 from clarion.nodes.port import Limits
 from clarion.people import preferences as rules
 from clarion.people.model import User
-from clarion.people.port import Users
+from clarion.people.sql import Users
 from clarion.people.unsubscribe import PATH, Subscription, UnsubscribeLinks
 
 # Requests with the links of one user: each is a read of the store.

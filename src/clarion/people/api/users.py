@@ -30,7 +30,7 @@ from clarion.people.api.shapes import (
 )
 from clarion.people.erasure.eraser import Eraser
 from clarion.people.model import User, UserFilter, UserStatus
-from clarion.people.port import Users
+from clarion.people.sql import Users
 
 _TIME = {"format": "date-time"}
 Email = Annotated[

@@ -30,7 +30,8 @@ from clarion.people.erasure.eraser import DAY_MS, Eraser
 from clarion.people.erasure.export import write_export
 from clarion.people.erasure.export_limits import ExportLimits
 from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
-from clarion.people.erasure.port import Erasures, Exports
+from clarion.people.erasure.sql.erasures import Erasures
+from clarion.people.erasure.sql.exports import Exports
 
 _TAGS = ("Users",)
 _NOTHING = "Nothing is stored about this user."

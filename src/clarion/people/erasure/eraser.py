@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound, ServiceError
 from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
-from clarion.people.erasure.port import DeletedUsers, Erasures
+from clarion.people.erasure.sql.deleted_users import DeletedUsers
+from clarion.people.erasure.sql.erasures import Erasures
 from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from clarion.people.erasure.port import Exports
+from clarion.people.erasure.sql.exports import Exports
 
 # A user has one of each; of everything else, a list.
 _SINGLE = frozenset({"user", "inbox"})

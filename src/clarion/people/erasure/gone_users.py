@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clarion.people.erasure.port import DeletedUsers, Erasures
+from clarion.people.erasure.sql.deleted_users import DeletedUsers
+from clarion.people.erasure.sql.erasures import Erasures
 
 _PAGE = 500
 

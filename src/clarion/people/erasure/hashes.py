@@ -8,19 +8,10 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from typing import Protocol
+
+from clarion.people.erasure.sql.hash_keys import HashKeys
 
 _KEY_BYTES = 32
-
-
-class HashKeys(Protocol):
-    """The keys of apps."""
-
-    async def find(self, app_id: str) -> bytes | None:
-        """Return the key of an app, or None if it has none yet."""
-
-    async def ensure(self, app_id: str, key: bytes, now: int) -> bytes:
-        """Store the key unless the app has one; return that of the app."""
 
 
 class UserHashes:

@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Container, Hashable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -21,11 +21,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from clarion.access.model import App, ProviderKey
 from clarion.access.port import Apps
+from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
 from clarion.push.apns.reasons import Reason, Rejected
 
 TOKEN_LIFE_MS = 3600 * 1000
-# How long a verified token is cached. A revoked key is refused when this node is told, and at the
+# How long a verified token is cached. A revoked key is refused when the bus brings that, and at the
 # latest after this, also if a command revoked it.
 VERIFIED_MS = 5_000
 UPDATE_INTERVAL_MS = 20 * 60 * 1000
@@ -72,14 +73,12 @@ class ProviderTokens:
     def __init__(self, apps: Apps, deleted_apps: Container[str] = ()) -> None:
         self._apps = apps
         self._deleted_apps = deleted_apps
+        # By the whole header: the provider and the token.
+        self._verified = NodeCache[bytes | None, tuple[Provider, str]](VERIFIED_MS, TOKENS_LIMIT)
         # Has the tokens of a provider key verified again, on every node. There are few changes: all
         # tokens are dropped.
-        self.forget = Invalidation(
-            "access.provider_key", lambda _key_id: self._forget_all(), self._forget_all
-        )
-        self._changes = 0
-        # By the whole header: the provider, the token, and when it was verified.
-        self._verified: dict[bytes | None, tuple[Provider, str, int]] = {}
+        forget_all = self._verified.forget_all
+        self.forget = Invalidation("access.provider_key", lambda _key_id: forget_all(), forget_all)
         self._connections: dict[Hashable, _Connection] = {}
 
     def find_known(
@@ -89,10 +88,10 @@ class ProviderTokens:
 
         Not async, because nearly every push has such a token.
         """
-        cached = self._verified.get(authorization)
-        if cached is None or not 0 <= now - cached[2] < VERIFIED_MS:
+        cached = self._verified.get(authorization, now)
+        if cached is None:
             return None
-        provider, token, _ = cached
+        provider, token = cached[1]
         return self._admit(provider, token, connection, now)
 
     async def identify(
@@ -105,16 +104,10 @@ class ProviderTokens:
         known = self.find_known(authorization, connection, now)
         if known is not None:
             return known
-        token, changes = _bearer(authorization), self._changes
+        token, since = _bearer(authorization), self._verified.changes.count
         provider = await self._verify(token, now)
-        _clear_if_full(self._verified, TOKENS_LIMIT)
-        if changes == self._changes:
-            self._verified[authorization] = (provider, token, now)
+        self._verified.put(authorization, (provider, token), now, since)
         return self._admit(provider, token, connection, now)
-
-    def _forget_all(self) -> None:
-        self._changes += 1
-        self._verified.clear()
 
     def _admit(self, provider: Provider, token: str, connection: Hashable, now: int) -> Provider:
         if provider.app.id in self._deleted_apps:
@@ -140,7 +133,8 @@ class ProviderTokens:
         """Allow a connection one team, and one new token in 20 minutes."""
         state = self._connections.get(connection)
         if state is None or now - state.used_at > CONNECTION_IDLE_MS:
-            _clear_if_full(self._connections, CONNECTIONS_LIMIT)
+            if len(self._connections) >= CONNECTIONS_LIMIT:
+                self._connections.clear()
             self._connections[connection] = _Connection(provider, token, None, now)
             return
         state.used_at = now
@@ -153,11 +147,6 @@ class ProviderTokens:
         if state.changed_at is not None and now - state.changed_at < UPDATE_INTERVAL_MS:
             raise Rejected(Reason.TOO_MANY_PROVIDER_TOKEN_UPDATES)
         state.token, state.changed_at = token, now
-
-
-def _clear_if_full(entries: dict[Any, Any], limit: int) -> None:
-    if len(entries) >= limit:
-        entries.clear()
 
 
 def _bearer(authorization: bytes | None) -> str:

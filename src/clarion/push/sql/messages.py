@@ -9,7 +9,14 @@ from itertools import islice
 from clarion.history.sql import endings
 from clarion.pacing import cut
 from clarion.pages import Page, read_cursor, write_cursor
-from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
+from clarion.push.model import (
+    Message,
+    MessageReason,
+    MessageRecord,
+    MessageStatus,
+    PushPriority,
+    StoredMessage,
+)
 from clarion.push.sql.expressions import WAITS
 from clarion.push.tables import MESSAGES
 from clarion.store.engine import Engine
@@ -40,19 +47,23 @@ ADD = statement(
 )
 
 
-def _collapse(name: str, among: str, new: str) -> Statement:
-    """Return the statement that expires older messages with the collapse id of a new one.
+def _collapsed(among: str, new: str) -> str:
+    """Return the condition of waiting messages that end because of one with their collapse id.
 
     Older ones only: two messages of one batch must not collapse each other. And the message itself,
     if another node has stored a newer one before it. Two nodes may assign the same sequence; then
     the id decides, here and in the list.
     """
     same = f"device_id = :device_id AND collapse_id = :collapse_id AND {WAITS} AND {among}"
+    return f"""{same} AND ((sequence, id) < {new} OR (id = :id AND EXISTS (
+          SELECT 1 FROM messages WHERE {same} AND (sequence, id) > {new})))"""
+
+
+def _collapse(name: str, among: str, new: str) -> Statement:
     return statement(
         name,
         f"""UPDATE messages SET status = 'expired', reason = 'collapsed', updated_at = :now
-        WHERE {same} AND ((sequence, id) < {new} OR (id = :id AND EXISTS (
-          SELECT 1 FROM messages WHERE {same} AND (sequence, id) > {new})))""",
+        WHERE {_collapsed(among, new)}""",
     )
 
 
@@ -68,8 +79,7 @@ COLLAPSE_NOTIFICATIONS = _collapse(
 END_BEFORE_COLLAPSE = endings.end_before(
     "end_deliveries_before_collapse",
     endings.EXPIRED,
-    f"""device_id = :device_id AND collapse_id = :collapse_id
-    AND (sequence, id) < {_STORED_MESSAGE}""",
+    _collapsed("notification_id IS NOT NULL", _STORED_MESSAGE),
 )
 END_BEFORE_FAILURE = endings.end_before(
     "end_delivery_before_failure", endings.FAILED, "device_id = :device_id AND id = :id"
@@ -181,7 +191,8 @@ class SqlMessages:
     async def add(
         self, message: Message, status: MessageStatus, reason: MessageReason | None
     ) -> bool:
-        steps = _steps(message, Step(ADD, (_bind(message, status, reason),), is_guard=True))
+        add = Step(ADD, (_bind(message, status, reason),), is_guard=True)
+        steps = (add, *_collapse_older(message))
         unit = Unit(message.device_id, steps, message.app_id)
         return await self._engine.write(unit) is not None
 
@@ -266,14 +277,14 @@ class SqlMessages:
         return len(done[0]) if done else 0
 
 
-def add_steps(
-    message: Message, status: MessageStatus, reason: MessageReason | None
-) -> tuple[Step, ...]:
-    """Return the steps that store a message as part of another unit; a repeat changes nothing.
+def add_steps(stored: Sequence[StoredMessage]) -> tuple[Step, ...]:
+    """Return the steps that store messages as part of another unit; a repeat changes nothing.
 
-    They come after the step that writes the delivery of the notification.
+    They come after the step that writes the delivery of the notification. All are added before one
+    is collapsed: a delivery ends only if none of its messages waits.
     """
-    return _steps(message, Step(ADD, (_bind(message, status, reason),)))
+    add = ADD.many([_bind(*each) for each in stored])
+    return (add, *(step for each in stored for step in _collapse_older(each.message)))
 
 
 def _bind(message: Message, status: MessageStatus, reason: MessageReason | None) -> Row:
@@ -281,27 +292,19 @@ def _bind(message: Message, status: MessageStatus, reason: MessageReason | None)
     return (*MESSAGES.bind(message), status, reason)
 
 
-def _steps(message: Message, add: Step) -> tuple[Step, ...]:
-    """Return the step that adds a message, and those that collapse older ones."""
+def _collapse_older(message: Message) -> tuple[Step, ...]:
+    """Return the steps that collapse older messages than one, or this one if a newer is stored."""
     if message.collapse_id is None:
-        return (add,)
-    if message.notification_id is None:
-        collapse = COLLAPSE.step(
-            device_id=message.device_id,
-            collapse_id=message.collapse_id,
-            sequence=message.sequence,
-            id=message.id,
-            now=message.created_at,
-        )
-        return add, collapse
+        return ()
     of_message: dict[str, Value] = {
         "device_id": message.device_id,
         "collapse_id": message.collapse_id,
         "id": message.id,
         "now": message.created_at,
     }
-    end = END_BEFORE_COLLAPSE.step(**of_message)
-    return add, end, COLLAPSE_NOTIFICATIONS.step(**of_message)
+    if message.notification_id is None:
+        return (COLLAPSE.step(**of_message, sequence=message.sequence),)
+    return END_BEFORE_COLLAPSE.step(**of_message), COLLAPSE_NOTIFICATIONS.step(**of_message)
 
 
 def _acknowledge(pairs: Sequence[tuple[str, str]], now: int) -> Step:

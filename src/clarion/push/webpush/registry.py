@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection, Container
-from typing import Generic, TypeVar
+from collections.abc import Collection, Container
 
 from clarion.clock import Clock
 from clarion.errors import Conflict, EndpointGone, NotFound
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
 from clarion.push.model import Device
 from clarion.push.registry import Registry
@@ -18,15 +18,14 @@ from clarion.push.webpush.port import ENDPOINTS_LIMIT, PushEndpoints
 
 KNOWN_MS = 300_000
 UNKNOWN_MS = 300_000
-# While the bus is not heard: this node sees a change by another one after this time.
+# While the bus is disconnected: this node sees a change by another one after this time.
 DISCONNECTED_MS = 5_000
 KNOWN_LIMIT = 100_000
-# Apart from the known ones: whoever guesses must not push those out.
+# Apart from the known ones: guesses must not evict those.
 UNKNOWN_LIMIT = 10_000
 # 192 bits: 32 characters.
 _CAPABILITY_BYTES = 24
 PREFIX = "/push/"
-V = TypeVar("V")
 
 
 def hash_capability(capability: str) -> bytes:
@@ -34,42 +33,11 @@ def hash_capability(capability: str) -> bytes:
     return hashlib.sha256(capability.encode("latin-1", "replace")).digest()
 
 
-class Entries(Generic[V]):
-    """Values by hash, with the time at which each was read; the oldest is evicted first."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._entries: dict[bytes, tuple[int, V]] = {}
-
-    def get(self, key: bytes, now: int, lifetime: int) -> V | None:
-        """Return a value that was read less than `lifetime` milliseconds ago."""
-        entry = self._entries.get(key)
-        return entry[1] if entry is not None and 0 <= now - entry[0] < lifetime else None
-
-    def peek(self, key: bytes) -> V | None:
-        """Return a value, however old it is."""
-        entry = self._entries.get(key)
-        return entry[1] if entry is not None else None
-
-    def put(self, key: bytes, value: V, read_at: int) -> None:
-        self._entries.pop(key, None)
-        if len(self._entries) >= self._limit:
-            del self._entries[next(iter(self._entries))]
-        self._entries[key] = (read_at, value)
-
-    def drop(self, key: bytes) -> None:
-        self._entries.pop(key, None)
-
-    def clear(self) -> None:
-        self._entries.clear()
-
-    def drop_if(self, is_dropped: Callable[[V], bool]) -> None:
-        for key in [key for key, (_, value) in self._entries.items() if is_dropped(value)]:
-            del self._entries[key]
-
-
 class EndpointRegistry:
-    """The endpoints of all devices. A change is seen at once here, and by others when told."""
+    """The endpoints of all devices.
+
+    A change is seen at once on this node, and on others when the bus brings it.
+    """
 
     def __init__(
         self,
@@ -84,12 +52,15 @@ class EndpointRegistry:
         self._devices = devices
         self._clock = clock
         self._deleted_apps = deleted_apps
-        self._known = Entries[StoredEndpoint](KNOWN_LIMIT)
-        self._unknown = Entries[bool](UNKNOWN_LIMIT)
+        self._known = NodeCache[bytes, StoredEndpoint](
+            KNOWN_MS, KNOWN_LIMIT, disconnected_ms=DISCONNECTED_MS
+        )
+        self._unknown = NodeCache[bytes, None](
+            UNKNOWN_MS, UNKNOWN_LIMIT, disconnected_ms=DISCONNECTED_MS
+        )
         # Has an endpoint read again, by the hash of its secret part, on every node.
         self.forget = Invalidation("push.endpoint", self._forget, self._forget_all)
-        # How many were deleted so far: what was read before may show one of them.
-        self._deletions = 0
+        self._known.invalidation = self._unknown.invalidation = self.forget
 
     def propose(
         self, device: Device, *, vapid_key: str | None, label: str | None
@@ -126,19 +97,18 @@ class EndpointRegistry:
         self.forget(bytes(deleted.capability_hash))
 
     def _forget(self, capability_hash: bytes) -> None:
-        self._deletions += 1
-        self._known.drop(capability_hash)
-        self._unknown.drop(capability_hash)
+        self._known.forget(capability_hash)
+        self._unknown.forget(capability_hash)
 
     def _forget_all(self) -> None:
-        self._deletions += 1
-        self._known.clear()
-        self._unknown.clear()
+        self._known.forget_all()
+        self._unknown.forget_all()
 
     def forget_users(self, owners: Collection[tuple[str, str]]) -> None:
         """Have the endpoints of users read again who are given as app and user id."""
-        self._deletions += 1
-        self._known.drop_if(lambda each: (each.endpoint.app_id, each.endpoint.user_id) in owners)
+        self._known.forget_where(
+            lambda _, each: (each.endpoint.app_id, each.endpoint.user_id) in owners
+        )
 
     async def find(self, capability: str) -> EndpointOfDevice:
         """Return the endpoint with its device.
@@ -170,20 +140,19 @@ class EndpointRegistry:
         return is_there and self._devices.is_current(found.device)
 
     async def _find_stored(self, key: bytes) -> StoredEndpoint | None:
-        now, is_connected = self._clock.now(), self.forget.bus.is_connected
-        known = self._known.get(key, now, KNOWN_MS if is_connected else DISCONNECTED_MS)
-        if known is not None or self._unknown.get(
-            key, now, UNKNOWN_MS if is_connected else DISCONNECTED_MS
-        ):
-            return known
+        now = self._clock.now()
+        if known := self._known.get(key, now):
+            return known[1]
+        if self._unknown.get(key, now):
+            return None
         while True:
-            before = self._deletions
+            since = self._known.changes.count
             found = await self.endpoints.find(key)
             if found is None:
-                self._unknown.put(key, True, now)  # noqa: FBT003 - a value
+                # It stays unknown: secret parts are random.
+                self._unknown.put(key, None, now, self._unknown.changes.count)
                 return None
-            if self._deletions == before:
-                self._known.put(key, found, now)
+            if self._known.put(key, found, now, since):
                 return found
 
     async def _find_device(self, app_id: str, token_hash: bytes | None) -> Device | None:

@@ -9,8 +9,8 @@ from litestar import Litestar
 from litestar.di import Provide
 
 from clarion.access.model import AppCaller, Caller, Scope, UserCaller
-from clarion.access.port import Vault
-from clarion.catalog.catalog import CachedCatalog
+from clarion.access.vault import Vault
+from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Category
 from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
 from clarion.errors import InternalError
@@ -77,7 +77,7 @@ class Api:
             "idempotency": Idempotency(vault, clock),
             "clock": clock,
             "vault": vault,
-            "catalog": CachedCatalog(
+            "catalog": Catalog(
                 SqlTypes(engine),
                 SqlCategories(engine),
                 SqlTemplates(engine),

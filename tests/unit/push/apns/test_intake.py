@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import Provider
@@ -37,7 +37,7 @@ class Apns:
             Devices(self.gateway.store.gated),
             self.gateway.connections,
             self.gateway.clock,
-            AesVault(b"k" * 32),
+            Vault(b"k" * 32),
         )
         self.intake = PushIntake(
             registry=self.registry,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.access.model import App, ProviderKey
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.push.apns.provider_tokens import (
     CONNECTION_IDLE_MS,
     TOKEN_LIFE_MS,
@@ -281,7 +281,8 @@ async def test_a_token_that_was_refused_is_not_cached(apns: Apns) -> None:
 
 async def test_what_is_cached_has_a_limit(apns: Apns, key: ProviderKey) -> None:
     provider = await apns.identify(token_of(key))
-    apns.tokens._verified = {b"%d" % n: (provider, f"{n}", NOW) for n in range(TOKENS_LIMIT)}
+    for n in range(TOKENS_LIMIT):
+        apns.tokens._verified.put(b"%d" % n, (provider, f"{n}"), NOW, 0)
     await apns.identify(token_of(key))
     assert len(apns.tokens._verified) <= TOKENS_LIMIT
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.errors import EndpointGone, NotFound, TooManyRequests, Unauthenticated
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.model import DeviceDetails, InvalidationReason, MessageReason, MessageStatus
@@ -29,7 +29,7 @@ class Service:
         self.gateway = Gateway()
         engine, self.clock = self.gateway.store.gated, self.gateway.clock
         self.devices = Registry(
-            Devices(engine), self.gateway.connections, self.clock, AesVault(bytes(32))
+            Devices(engine), self.gateway.connections, self.clock, Vault(bytes(32))
         )
         self.endpoints = EndpointRegistry(PushEndpoints(engine), self.devices, self.clock, URL)
         self.intake = WebPushIntake(

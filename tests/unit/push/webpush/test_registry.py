@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from clarion.access.vault import AesVault
+from clarion.access.vault import Vault
 from clarion.errors import Conflict, EndpointGone, NotFound
 from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.sql.devices import Devices
-from clarion.push.webpush.registry import DISCONNECTED_MS, KNOWN_MS, EndpointRegistry, Entries
+from clarion.push.webpush.registry import DISCONNECTED_MS, KNOWN_MS, EndpointRegistry
 from clarion.push.webpush.sql import PushEndpoints
 from tests.factories import FixedClock, make_device
 from tests.recorded_bus import RecordedHub
@@ -27,7 +27,7 @@ def store() -> GatedStore:
 
 @pytest.fixture
 def devices(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(Devices(store.open), Connections(), clock, AesVault(bytes(32)))
+    return Registry(Devices(store.open), Connections(), clock, Vault(bytes(32)))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def endpoints(store: GatedStore, devices: Registry, clock: FixedClock) -> Endpoi
 
 @pytest.fixture
 def other_node(store: GatedStore, clock: FixedClock) -> EndpointRegistry:
-    devices = Registry(Devices(store.open), Connections(), clock, AesVault(bytes(32)))
+    devices = Registry(Devices(store.open), Connections(), clock, Vault(bytes(32)))
     return EndpointRegistry(PushEndpoints(store.open), devices, clock, URL)
 
 
@@ -78,16 +78,6 @@ async def test_what_is_unknown_is_cached_apart(
             await endpoints.find(guess)
     await endpoints.find(capability)
     assert store.reads == 1 + 5
-
-
-def test_a_full_cache_evicts_the_oldest() -> None:
-    entries = Entries[int](3)
-    for number in (1, 2, 3, 1, 4):
-        entries.put(bytes([number]), number, 5)
-    assert [entries.get(bytes([number]), 14, 10) for number in range(1, 5)] == [1, None, 3, 4]
-    # It is too old, or was read after the clock was set back.
-    assert entries.get(b"\x01", 15, 10) is entries.get(b"\x01", 4, 10) is None
-    assert entries.peek(b"\x01") == 1
 
 
 async def test_a_secret_has_at_least_160_bits_and_is_not_stored(

@@ -7,7 +7,7 @@ from litestar import get
 from clarion.access.administrators.account_changes import find_changes
 from clarion.access.administrators.api.callers import signed_in
 from clarion.access.administrators.api.sessions import TAGS
-from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.audit.model import ActorKind, Entry
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock

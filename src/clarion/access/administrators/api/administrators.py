@@ -23,9 +23,9 @@ from clarion.access.administrators.model import (
     check_networks,
     check_username,
 )
-from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.model import Role
-from clarion.access.port import Apps
+from clarion.access.sql import Apps
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound

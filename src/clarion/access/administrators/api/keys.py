@@ -11,7 +11,7 @@ from clarion.access.administrators.api.callers import confirmed, signed_in
 from clarion.access.administrators.api.sessions import TAGS
 from clarion.access.administrators.keys import issue_admin_key
 from clarion.access.administrators.model import AdminKey
-from clarion.access.administrators.port import AdminStores
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.model import AdminCaller, Role
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock

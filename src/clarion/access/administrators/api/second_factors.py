@@ -12,9 +12,9 @@ from clarion.access.administrators.api.sessions import (
     view_started,
 )
 from clarion.access.administrators.policy import SignInPolicy
-from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.second_factor import Enrolment
 from clarion.access.administrators.sign_in import SignIn
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.model import AdminCaller, SignInStage
 from clarion.clock import Clock
 from clarion.errors import Conflict

@@ -13,8 +13,8 @@ from clarion.access.administrators.api.callers import session_of, signed_in
 from clarion.access.administrators.model import Administrator, AdminSession
 from clarion.access.administrators.passwords import LEAST, MOST
 from clarion.access.administrators.policy import TRUSTED_MS, SignInPolicy
-from clarion.access.administrators.port import AdminStores
 from clarion.access.administrators.sign_in import SignIn, Started
+from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.model import AdminCaller, Role, SignInStage, require_any_admin
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import Conflict, NotFound

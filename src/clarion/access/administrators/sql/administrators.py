@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from clarion.access.administrators.model import FIRST, Administrator, SetupLink
-from clarion.access.administrators.port import ADMINISTRATORS_LIMIT
+from clarion.access.administrators.model import (
+    ADMINISTRATORS_LIMIT,
+    FIRST,
+    Administrator,
+    SetupLink,
+)
 from clarion.access.administrators.sql.keys import DELETE_KEYS, REVOKE_KEYS
 from clarion.access.administrators.sql.second_factors import DELETE_CODES, DELETE_TOTP
 from clarion.access.administrators.sql.sessions import DELETE_DEVICES, DELETE_SESSIONS
@@ -117,8 +121,8 @@ def _end_sign_ins(administrator_id: str) -> tuple[Step, ...]:
     )
 
 
-class SqlAdministrators:
-    """The `Administrators` port."""
+class Administrators:
+    """The accounts."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -126,6 +130,11 @@ class SqlAdministrators:
     async def create(
         self, administrator: Administrator, link: SetupLink, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
+        """Add an administrator with a set-up link.
+
+        With `once`, a repeated request gets the first response, as in `Keys.create`. `Conflict` if
+        the username exists, or there are 1,000 administrators.
+        """
         steps = (_insert(administrator), PUT_LINK.step(**LINKS.values(link)))
         with explain_conflict(_TAKEN):
             done = await idempotency.write_once(self._engine, administrator.id, once, *steps)
@@ -134,17 +143,21 @@ class SqlAdministrators:
         return done if isinstance(done, StoredResponse) else None
 
     async def exist(self) -> bool:
+        """Return whether there is any administrator."""
         return bool(await self._engine.fetch(SELECT_ANY))
 
     async def get(self, administrator_id: str) -> Administrator | None:
+        """Return the administrator, or None."""
         rows = await self._engine.fetch(SELECT, id=administrator_id)
         return ADMINISTRATORS.read(rows[0]) if rows else None
 
     async def find(self, username: str) -> Administrator | None:
+        """Return the administrator with this username, or with it in lower case; or None."""
         rows = await self._engine.fetch(FIND, username=username, lower=username.lower())
         return ADMINISTRATORS.read(rows[0]) if rows else None
 
     async def list(self, *, after: str | None, limit: int) -> Page[Administrator]:
+        """Return administrators in the order of their ids, starting after the id `after`."""
         rows = await self._engine.fetch(LIST, after=after or "", limit=limit + 1)
         items = tuple(map(ADMINISTRATORS.read, rows[:limit]))
         return Page(items, items[-1].id if len(rows) > limit else None)
@@ -152,6 +165,12 @@ class SqlAdministrators:
     async def edit(
         self, administrator_id: str, edit: Callable[[Administrator], Administrator]
     ) -> Administrator | None:
+        """Change roles, networks or whether the account is disabled; None if it does not exist.
+
+        All its sessions and trusted devices end, in the same commit; if it is disabled, its keys
+        are revoked. `Conflict` if no active administrator with the role admin for all apps would
+        be left; then nothing changes.
+        """
         for _ in range(_TRIES):
             rows = await self._engine.fetch(SELECT, id=administrator_id)
             if not rows:
@@ -176,6 +195,10 @@ class SqlAdministrators:
         return await self._engine.write(Unit(after.id, tuple(steps))) is not None
 
     async def delete(self, administrator_id: str) -> bool:
+        """Delete the account and all that belongs to it; return whether it existed.
+
+        `Conflict` as in `edit`.
+        """
         steps = (
             LOCK_OPERATORS.step(),
             DELETE.guard(id=administrator_id),
@@ -194,6 +217,10 @@ class SqlAdministrators:
     async def set_password(
         self, administrator_id: str, password_hash: str, now: int, *, keep_session: str | None
     ) -> bool:
+        """Store a new password, end all other sessions and trusted devices, in one commit.
+
+        Return whether the administrator exists.
+        """
         steps = (
             SET_PASSWORD.guard(id=administrator_id, password_hash=password_hash, now=now),
             DELETE_SESSIONS.step(administrator_id=administrator_id, kept=keep_session or ""),
@@ -202,24 +229,36 @@ class SqlAdministrators:
         return await self._engine.write(Unit(administrator_id, steps)) is not None
 
     async def rehash_password(self, administrator_id: str, before: str, after: str) -> None:
+        """Replace the hash of the same password, unless it has changed since it was read."""
         step = REHASH_PASSWORD.step(id=administrator_id, before=before, password_hash=after)
         await self._engine.write(Unit(administrator_id, (step,), is_aside=True))
 
 
-class SqlSetupLinks:
-    """The `SetupLinks` port."""
+class SetupLinks:
+    """Single-use links with which administrators set their first password."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def put_first(self, link: SetupLink) -> bool:
+        """Store the link for the first administrator, instead of an earlier one.
+
+        Return False if there is an administrator: then nothing is stored.
+        """
         guard = PUT_FIRST_LINK.guard(**LINKS.values(replace(link, id=FIRST)))
         return await self._engine.write(Unit(FIRST, (guard,))) is not None
 
     async def is_first_stored(self) -> bool:
+        """Return whether a link for the first administrator was ever stored, used or not."""
         return bool(await self._engine.fetch(SELECT_LINK, id=FIRST))
 
     async def reset(self, link: SetupLink, now: int, *, clears_totp: bool) -> bool:
+        """Store a link for an administrator, instead of an earlier one, and take all else away.
+
+        In one commit the password is removed, all sessions and trusted devices end and keys are
+        revoked; if wanted, the second factor is removed, too. Return whether the administrator
+        exists.
+        """
         steps = [
             CLEAR_PASSWORD.guard(id=link.id),
             PUT_LINK.step(**LINKS.values(link)),
@@ -232,15 +271,21 @@ class SqlSetupLinks:
         return await self._engine.write(Unit(link.id, tuple(steps))) is not None
 
     async def find(self, token_hash: bytes, now: int) -> SetupLink | None:
+        """Return the link if it can be used, or None."""
         rows = await self._engine.fetch(FIND_LINK, token_hash=token_hash, now=now)
         return LINKS.read(rows[0]) if rows else None
 
     async def use_first(self, token_hash: bytes, administrator: Administrator, now: int) -> bool:
+        """Use the link for the first administrator and add it; once, on whatever node.
+
+        Return False if the link cannot be used, or there is an administrator already.
+        """
         steps = (USE_FIRST_LINK.guard(token_hash=token_hash, now=now), _insert(administrator))
         with explain_conflict(_TAKEN):
             return await self._engine.write(Unit(FIRST, steps)) is not None
 
     async def use(self, link: SetupLink, password_hash: str, now: int) -> bool:
+        """Use a link and store the password; once, on whatever node."""
         steps = (
             USE_LINK.guard(id=link.id, token_hash=link.token_hash, now=now),
             SET_PASSWORD.guard(id=link.id, password_hash=password_hash, now=now),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from clarion.access.administrators.attempts import (
-    FIRST_LOCK_MS,
-    FORGOTTEN_MS,
-    LONGEST_LOCK_MS,
-)
-from clarion.access.administrators.port import Counter
 from clarion.store.engine import Engine
 from clarion.store.statement import Step, Unit, statement
 
+# The first lock; each further failure doubles it, up to the longest.
+FIRST_LOCK_MS = 30_000
+LONGEST_LOCK_MS = 15 * 60_000
+# Failures are forgotten after this long without another one.
+FORGOTTEN_MS = 60 * 60_000
 # Doublings of the first lock before it is the longest.
 _DOUBLINGS = (LONGEST_LOCK_MS // FIRST_LOCK_MS).bit_length()
 _FAILURES = """(CASE WHEN sign_in_attempts.last_at <= :forgotten THEN 1
@@ -50,13 +50,25 @@ FORGET = statement(
 )
 
 
-class SqlAttempts:
-    """The `Attempts` port."""
+class Counter(NamedTuple):
+    """What failed attempts are counted by, and how many lead to a lock."""
+
+    key: str
+    threshold: int
+
+
+class Attempts:
+    """Failed attempts to sign in. They are counted in the store: nothing resets them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def take(self, counters: Sequence[Counter], now: int) -> int | None:
+        """Count an attempt as failed by every counter, before it is made.
+
+        If one of them is locked, nothing is counted, and the time until which it is locked is
+        returned. Counting first means that attempts at the same time cannot pass together.
+        """
         guards = tuple(_take(counter, now) for counter in counters)
         if await self._engine.write(Unit(counters[0].key, guards, is_aside=True)):
             return None
@@ -67,16 +79,19 @@ class SqlAttempts:
         return max((row[0] for rows in found for row in rows), default=now)
 
     async def succeed(self, counters: Sequence[Counter]) -> None:
+        """Take an attempt back that did not fail; the first counter starts at zero again."""
         first, *others = counters
         steps = [TAKE_BACK.step(key=counter.key) for counter in others]
         delete = DELETE.step(key=first.key)
         await self._engine.write(Unit(first.key, (delete, *steps), is_aside=True))
 
     async def take_back(self, counters: Sequence[Counter]) -> None:
+        """Take an attempt back that could not be made, and the lock that it led to."""
         steps = tuple(TAKE_BACK.step(key=counter.key) for counter in counters)
         await self._engine.write(Unit(counters[0].key, steps, is_aside=True))
 
     async def forget(self, prefix: str) -> None:
+        """Delete the counters whose key starts with a text."""
         await self._engine.write(Unit(prefix, (FORGET.step(pattern=f"{prefix}%"),)))
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.access.administrators.model import AdminKey
-from clarion.access.administrators.port import LIVE_ADMIN_KEYS_LIMIT
+from clarion.access.administrators.model import LIVE_ADMIN_KEYS_LIMIT, AdminKey
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
@@ -44,8 +43,8 @@ DELETE_KEYS = statement(
 TOUCH = statement("touch_admin_key", "UPDATE admin_keys SET last_used_at = :now WHERE id = :id")
 
 
-class SqlAdminKeys:
-    """The `AdminKeys` port."""
+class AdminKeys:
+    """The API keys of administrators."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -53,6 +52,10 @@ class SqlAdminKeys:
     async def create(
         self, key: AdminKey, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
+        """Add a key. With `once`, a repeated request gets the first response.
+
+        `Conflict` if the administrator has `LIVE_ADMIN_KEYS_LIMIT` live ones.
+        """
         owner, add = key.administrator_id, ADD.guard(**KEYS.values(key))
         with explain_conflict("An admin API key with this id already exists."):
             done = await idempotency.write_once(self._engine, owner, once, add)
@@ -64,10 +67,12 @@ class SqlAdminKeys:
         return done if isinstance(done, StoredResponse) else None
 
     async def find(self, key_id: str) -> AdminKey | None:
+        """Return the key, in any state, or None."""
         rows = await self._engine.fetch(SELECT, id=key_id)
         return KEYS.read(rows[0]) if rows else None
 
     async def list(self, administrator_id: str, *, after: str | None, limit: int) -> Page[AdminKey]:
+        """Return the keys of an administrator in the order of their ids."""
         rows = await self._engine.fetch(
             LIST, administrator_id=administrator_id, after=after or "", limit=limit + 1
         )
@@ -75,9 +80,11 @@ class SqlAdminKeys:
         return Page(items, items[-1].id if len(rows) > limit else None)
 
     async def revoke(self, administrator_id: str, key_id: str, now: int) -> AdminKey | None:
+        """Revoke a key and return it; None if the administrator does not have it. Idempotent."""
         guard = REVOKE.guard(id=key_id, administrator_id=administrator_id, now=now)
         done = await self._engine.write(Unit(administrator_id, (guard,)))
         return KEYS.read(done[0][0]) if done else None
 
     async def touch(self, key_id: str, now: int) -> None:
+        """Record when a key was last used."""
         await self._engine.write(Unit(key_id, (TOUCH.step(id=key_id, now=now),)))

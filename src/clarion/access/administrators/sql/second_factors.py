@@ -61,16 +61,18 @@ DELETE_CODES = statement(
 )
 
 
-class SqlSecondFactors:
-    """The `SecondFactors` port."""
+class SecondFactors:
+    """The secrets of authenticator apps, and recovery codes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def find_totp(self, administrator_id: str) -> TotpSecret | None:
+        """Return the secret whose codes are asked for, or None."""
         return await self._find(administrator_id, TotpState.CURRENT)
 
     async def find_new_totp(self, administrator_id: str) -> TotpSecret | None:
+        """Return the secret that has not been confirmed yet, or None."""
         return await self._find(administrator_id, TotpState.NEW)
 
     async def _find(self, administrator_id: str, state: TotpState) -> TotpSecret | None:
@@ -80,16 +82,25 @@ class SqlSecondFactors:
         return SECRETS.read(rows[0]) if rows else None
 
     async def put_new_totp(self, secret: TotpSecret) -> None:
+        """Store a new secret, instead of another that has not been confirmed."""
         step = PUT.step(**SECRETS.values(replace(secret, state=TotpState.NEW)))
         await self._engine.write(Unit(secret.administrator_id, (step,)))
 
     async def use_step(self, administrator_id: str, step: int) -> bool:
+        """Record that the code of a time step was given.
+
+        Return False if that step or a later one was used before, on whatever node.
+        """
         guard = USE_STEP.guard(administrator_id=administrator_id, step=step)
         return await self._engine.write(Unit(administrator_id, (guard,))) is not None
 
     async def confirm_totp(
         self, secret: TotpSecret, step: int, codes: Sequence[RecoveryCode]
     ) -> bool:
+        """Make the new secret the current one, with new recovery codes, in one commit.
+
+        Trusted devices end. Return False if it is not the new secret any more.
+        """
         who = secret.administrator_id
         current = replace(secret, state=TotpState.CURRENT, last_step=step)
         steps = (
@@ -101,6 +112,7 @@ class SqlSecondFactors:
         return await self._engine.write(Unit(who, steps)) is not None
 
     async def delete_totp(self, administrator_id: str) -> None:
+        """Delete the secrets, recovery codes and trusted devices."""
         steps = (
             DELETE_TOTP.step(administrator_id=administrator_id),
             DELETE_CODES.step(administrator_id=administrator_id),
@@ -109,14 +121,17 @@ class SqlSecondFactors:
         await self._engine.write(Unit(administrator_id, steps))
 
     async def replace_codes(self, administrator_id: str, codes: Sequence[RecoveryCode]) -> None:
+        """Replace all recovery codes."""
         steps = _replace_codes(administrator_id, codes)
         await self._engine.write(Unit(administrator_id, steps))
 
     async def list_codes(self, administrator_id: str) -> tuple[RecoveryCode, ...]:
+        """Return the recovery codes that are left."""
         rows = await self._engine.fetch(LIST_CODES, administrator_id=administrator_id)
         return tuple(map(CODES.read, rows))
 
     async def use_code(self, code: RecoveryCode) -> bool:
+        """Delete a recovery code; return False if it was used before, on whatever node."""
         guard = USE_CODE.guard(administrator_id=code.administrator_id, code_hash=code.code_hash)
         return await self._engine.write(Unit(code.administrator_id, (guard,))) is not None
 

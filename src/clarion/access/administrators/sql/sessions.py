@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.access.administrators.model import AdminSession, TrustedDevice
-from clarion.access.administrators.port import SESSIONS_LIMIT
+from clarion.access.administrators.model import SESSIONS_LIMIT, AdminSession, TrustedDevice
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
@@ -74,13 +73,17 @@ DELETE_DEVICES = statement(
 )
 
 
-class SqlAdminSessions:
-    """The `AdminSessions` port."""
+class AdminSessions:
+    """Sessions and trusted devices."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def start(self, session: AdminSession, *, instead_of: bytes | None = None) -> None:
+        """Store a session; the one with that hash of its secret ends in the same commit.
+
+        An administrator has at most 20 with a second factor and 20 without: the oldest end.
+        """
         who = session.administrator_id
         steps = (
             REPLACE.step(secret_hash=instead_of or b""),
@@ -92,24 +95,30 @@ class SqlAdminSessions:
         await self._engine.write(Unit(who, steps))
 
     async def find(self, secret_hash: bytes) -> AdminSession | None:
+        """Return the session with this secret, expired or not, or None."""
         rows = await self._engine.fetch(FIND, secret_hash=secret_hash)
         return SESSIONS.read(rows[0]) if rows else None
 
     async def list(self, administrator_id: str) -> tuple[AdminSession, ...]:
+        """Return the sessions of an administrator, newest first."""
         rows = await self._engine.fetch(LIST, administrator_id=administrator_id)
         return tuple(map(SESSIONS.read, rows))
 
     async def touch(self, session_id: str, now: int) -> None:
+        """Record when a session was last used."""
         await self._engine.write(Unit(session_id, (TOUCH.step(id=session_id, now=now),)))
 
     async def confirm(self, session_id: str, now: int) -> None:
+        """Record when the password was last given in a session."""
         await self._engine.write(Unit(session_id, (CONFIRM.step(id=session_id, now=now),)))
 
     async def end(self, administrator_id: str, session_id: str) -> bool:
+        """End a session; return whether the administrator had it."""
         guard = DELETE.guard(administrator_id=administrator_id, id=session_id)
         return await self._engine.write(Unit(administrator_id, (guard,))) is not None
 
     async def end_all(self, administrator_id: str) -> int:
+        """End all sessions and trusted devices; return how many sessions there were."""
         steps = (
             DELETE_SESSIONS.step(administrator_id=administrator_id, kept=""),
             DELETE_DEVICES.step(administrator_id=administrator_id),
@@ -118,6 +127,7 @@ class SqlAdminSessions:
         return len(done[0]) if done else 0
 
     async def trust(self, device: TrustedDevice) -> None:
+        """Store a trusted device."""
         who = device.administrator_id
         steps = (
             INSERT_DEVICE.step(**DEVICES.values(device)),
@@ -126,5 +136,6 @@ class SqlAdminSessions:
         await self._engine.write(Unit(who, steps))
 
     async def find_device(self, token_hash: bytes, now: int) -> TrustedDevice | None:
+        """Return the trusted device with this token, or None; also if it has expired."""
         rows = await self._engine.fetch(FIND_DEVICE, token_hash=token_hash, now=now)
         return DEVICES.read(rows[0]) if rows else None

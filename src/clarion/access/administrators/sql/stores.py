@@ -1,22 +1,34 @@
-"""All adapters for administrators on one engine."""
+"""All stores for administrators on one engine."""
 
 from __future__ import annotations
 
-from clarion.access.administrators.port import AdminStores
-from clarion.access.administrators.sql.administrators import SqlAdministrators, SqlSetupLinks
-from clarion.access.administrators.sql.attempts import SqlAttempts
-from clarion.access.administrators.sql.keys import SqlAdminKeys
-from clarion.access.administrators.sql.second_factors import SqlSecondFactors
-from clarion.access.administrators.sql.sessions import SqlAdminSessions
+from typing import NamedTuple
+
+from clarion.access.administrators.sql.administrators import Administrators, SetupLinks
+from clarion.access.administrators.sql.attempts import Attempts
+from clarion.access.administrators.sql.keys import AdminKeys
+from clarion.access.administrators.sql.second_factors import SecondFactors
+from clarion.access.administrators.sql.sessions import AdminSessions
 from clarion.store.engine import Engine
+
+
+class AdminStores(NamedTuple):
+    """What is stored about administrators, and how they sign in."""
+
+    accounts: Administrators
+    links: SetupLinks
+    sessions: AdminSessions
+    factors: SecondFactors
+    keys: AdminKeys
+    attempts: Attempts
 
 
 def make_admin_stores(engine: Engine) -> AdminStores:
     return AdminStores(
-        accounts=SqlAdministrators(engine),
-        links=SqlSetupLinks(engine),
-        sessions=SqlAdminSessions(engine),
-        factors=SqlSecondFactors(engine),
-        keys=SqlAdminKeys(engine),
-        attempts=SqlAttempts(engine),
+        accounts=Administrators(engine),
+        links=SetupLinks(engine),
+        sessions=AdminSessions(engine),
+        factors=SecondFactors(engine),
+        keys=AdminKeys(engine),
+        attempts=Attempts(engine),
     )

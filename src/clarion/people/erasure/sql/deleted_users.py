@@ -31,18 +31,23 @@ LIST = statement(
 )
 
 
-class SqlDeletedUsers:
-    """The `DeletedUsers` port."""
+class DeletedUsers:
+    """Users who were deleted and can be restored for a while."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def delete(self, app_id: str, user_id: str, now: int) -> User | None:
+        """Mark a user deleted; None if there is no such user who lives."""
         step = DELETE.guard(app_id=app_id, id=user_id, now=now)
         done = await self._engine.write(Unit(user_id, (step,), app_id))
         return USERS.read(done[0][0]) if done else None
 
     async def restore(self, app_id: str, user_id: str, *, since: int, now: int) -> User | None:
+        """Restore a user who was deleted at or after `since`; None if there is none.
+
+        `EmailTaken` if another user has the address by now.
+        """
         step = RESTORE.guard(app_id=app_id, id=user_id, since=since, now=now)
         try:
             done = await self._engine.write(Unit(user_id, (step,), app_id))
@@ -56,6 +61,10 @@ class SqlDeletedUsers:
     async def list_deleted(
         self, after: tuple[int, str, str], limit: int
     ) -> tuple[tuple[int, str, str], ...]:
+        """Return deleted users of all apps by the time of deletion, oldest first.
+
+        Each as that time, app and user id; only those after `after`, which is given likewise.
+        """
         since, app_id, user_id = after
         rows = await self._engine.fetch(LIST, since=since, app_id=app_id, id=user_id, limit=limit)
         return tuple((time, app, user) for time, app, user in rows)

@@ -21,7 +21,7 @@ from clarion.people.erasure.model import (
     subject_context,
 )
 from clarion.people.erasure.sql.exports import Traces
-from clarion.people.erasure.sql.hash_keys import SqlHashKeys
+from clarion.people.erasure.sql.hash_keys import HashKeys
 from clarion.people.erasure.sql.passes import (
     SET_SUBJECT,
     ErasurePass,
@@ -97,8 +97,11 @@ LIST = statement(
 _NEWEST = "\uffff"
 
 
-class SqlErasures:
-    """The `Erasures` port. A cursor is the id of the last erasure of its page."""
+class Erasures:
+    """Removes everything about a user, in chunks, and keeps a tombstone.
+
+    A cursor is the id of the last erasure of its page.
+    """
 
     def __init__(
         self, engine: Engine, vault: Vault, clock: Clock, tables: Sequence[Table[Any]]
@@ -108,11 +111,17 @@ class SqlErasures:
         self._clock = clock
         self._tables = tables
         self._traces = Traces(engine, tables)
-        self._hashes = UserHashes(SqlHashKeys(engine, vault))
+        self._hashes = UserHashes(HashKeys(engine, vault))
 
     async def begin(
         self, app_id: str, user_id: str, cause: ErasureCause, *, now: int, until: int
     ) -> Erasure | None:
+        """Store a tombstone, delete the user's record, and return the erasure, to be run.
+
+        The caller works on it until a time; then any node may. If the user is being erased already,
+        that erasure is returned; if nothing is known of the user, the receipt of the last one, or
+        None if they were never erased.
+        """
         user_hash = await self._hashes.make(app_id, user_id, now)
         last = await self._find(FIND, app_id=app_id, user_hash=user_hash)
         if last is not None and last.status is ErasureStatus.RUNNING:
@@ -136,6 +145,11 @@ class SqlErasures:
         return replace(erasure, counts={"users": 1} if done and done[1] else {})
 
     async def run(self, erasure: Erasure) -> Erasure | None:
+        """Remove everything, and return the erasure with its counts; None if it must not go on.
+
+        It must not if another node has finished it, or if it is settling and the user was created
+        again. It can be interrupted at any time and run again.
+        """
         subject = self._open(erasure)
         if subject is None:
             return None
@@ -160,6 +174,7 @@ class SqlErasures:
         return replace(erasure, counts=dict(sorted(one.counts.items())))
 
     async def settle(self, erasure: Erasure, *, now: int, due_at: int) -> Erasure:
+        """Record that everything is removed; what comes late is looked for at `due_at`."""
         step = SETTLE.step(
             app_id=erasure.app_id,
             id=erasure.id,
@@ -173,12 +188,17 @@ class SqlErasures:
         )
 
     async def finish(self, erasure: Erasure) -> None:
+        """Remove what an erasure needed to find the user; the tombstone and the receipt stay."""
         step = FINISH.step(
             app_id=erasure.app_id, id=erasure.id, counts=encode_counts(erasure.counts)
         )
         await self._write(erasure, step)
 
     async def claim_due(self, now: int, until: int, latest: int, limit: int) -> tuple[Erasure, ...]:
+        """Claim erasures that nobody works on, until a time.
+
+        None is planned for after `latest`: if one seems to be, the clock was set back since.
+        """
         rows: list[Row] = []
         for since, to in ((-1, now), (latest, _NEVER)):
             rows += await self._engine.fetch(SELECT_DUE, since=since, until=to, limit=limit)
@@ -190,14 +210,17 @@ class SqlErasures:
         return tuple(claimed)
 
     async def release(self, erasure: Erasure, now: int) -> None:
+        """Let any node go on with an erasure at once."""
         await self._write(erasure, RELEASE.step(app_id=erasure.app_id, id=erasure.id, now=now))
 
     async def list_open(self, limit: int) -> tuple[tuple[str, str, str], ...]:
+        """Return the erasures that are not done: each as its id, app and user id."""
         rows = await self._engine.fetch(SELECT_OPEN, limit=limit)
         found = [(each, self._open(each)) for each in map(ERASURES.read, rows)]
         return tuple((each.id, each.app_id, one.user_id) for each, one in found if one is not None)
 
     async def is_erased(self, app_id: str, user_id: str) -> bool:
+        """Return whether there is a tombstone of this user, and no user was created since."""
         user_hash = await self._hashes.find(app_id, user_id)
         if user_hash is None:
             return False
@@ -207,6 +230,7 @@ class SqlErasures:
         return bool(found)
 
     async def find_running(self, app_id: str, user_ids: Collection[str]) -> frozenset[str]:
+        """Return those of the users who are being erased at this moment."""
         running = {bytes(row[0]) for row in await self._engine.fetch(SELECT_RUNNING, app_id=app_id)}
         if not running:
             return frozenset()
@@ -217,6 +241,7 @@ class SqlErasures:
         return await self._find(GET, app_id=app_id, id=erasure_id)
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[Erasure]:
+        """Return the erasures of an app, newest first."""
         rows = await self._engine.fetch(
             LIST, app_id=app_id, before=after or _NEWEST, limit=limit + 1
         )

@@ -46,8 +46,8 @@ class Traces:
         return await naming.exists(fetch, app_id, user_id)
 
 
-class SqlExports:
-    """The `Exports` port."""
+class Exports:
+    """Reads everything about a user."""
 
     def __init__(self, engine: Engine, tables: Sequence[Table[Any]]) -> None:
         self._engine = engine
@@ -55,9 +55,15 @@ class SqlExports:
         self._traces = Traces(engine, tables)
 
     async def exists(self, app_id: str, user_id: str) -> bool:
+        """Return whether anything is stored about a user, deleted or not."""
         return await self._traces.exist(app_id, user_id)
 
     async def read(self, app_id: str, user_id: str) -> AsyncIterator[tuple[str, bytes | None]]:
+        """Yield everything, a part at a time: the name of a section, and an object as JSON.
+
+        The objects of one section come one after the other. A section that is a list begins with
+        None, so that an empty one is known, too.
+        """
         devices = await find_devices(self._engine, app_id, user_id)
         for table in self._tables:
             if table.section and table.owner is not Owner.NOTIFICATION:

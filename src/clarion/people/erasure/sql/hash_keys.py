@@ -15,18 +15,20 @@ ADD = statement(
 )
 
 
-class SqlHashKeys:
-    """The `HashKeys` port."""
+class HashKeys:
+    """The keys by which apps hash user ids, one for each app."""
 
     def __init__(self, engine: Engine, vault: Vault) -> None:
         self._engine = engine
         self._vault = vault
 
     async def find(self, app_id: str) -> bytes | None:
+        """Return the key of an app, or None if it has none yet."""
         rows = await self._engine.fetch(FIND, app_id=app_id)
         return self._vault.open(rows[0][0], hash_key_context(app_id)) if rows else None
 
     async def ensure(self, app_id: str, key: bytes, now: int) -> bytes:
+        """Store the key unless the app has one; return that of the app."""
         sealed = self._vault.seal(key, hash_key_context(app_id))
         await self._engine.write(
             Unit(app_id, (ADD.step(app_id=app_id, key=sealed, now=now),), app_id)

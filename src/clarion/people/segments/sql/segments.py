@@ -78,8 +78,12 @@ class _PagePlan:
     pages: int = 0
 
 
-class SqlSegments:
-    """The `Segments` port. A cursor is the last item of its page."""
+class Segments:
+    """The segments of the apps. A name is unique within its app.
+
+    A filter is given as text; `FilterError` if it is not valid. A segment has no users who are
+    inactive or deleted. A cursor is the last item of its page.
+    """
 
     def __init__(self, engine: Engine, limits: SearchLimits = USUAL) -> None:
         self._engine = engine
@@ -87,6 +91,10 @@ class SqlSegments:
         self._plans: dict[tuple[str, str], _PagePlan] = {}
 
     async def put(self, segment: Segment) -> tuple[Segment, bool] | None:
+        """Create or replace a segment; return the stored one and whether it is new.
+
+        It keeps its `created_at`. None, with nothing stored, if the app has too many.
+        """
         step = PUT.guard(**SEGMENTS.values(segment), cap=SEGMENTS_LIMIT)
         done = await self._engine.write(Unit(segment.name, (step,), segment.app_id))
         if done is None:
@@ -99,15 +107,22 @@ class SqlSegments:
         return SEGMENTS.read(rows[0]) if rows else None
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[Segment]:
+        """Return the segments of an app, sorted by name."""
         rows = await self._engine.fetch(LIST, app_id=app_id, after=after or "", limit=limit + 1)
         items = tuple(map(SEGMENTS.read, rows[:limit]))
         return Page(items, items[-1].name if len(rows) > limit else None)
 
     async def delete(self, app_id: str, name: str) -> bool:
+        """Delete a segment; False if there is none. Events that were accepted keep its filter."""
         step = DELETE.guard(app_id=app_id, name=name)
         return await self._engine.write(Unit(name, (step,), app_id)) is not None
 
     async def count(self, app_id: str, filter_text: str) -> int:
+        """Return how many users a filter selects.
+
+        The effort depends on how many users fulfil its rarest condition, not on all that there
+        are. `ReadTooSlow` if even that takes too long.
+        """
         of = normalise(parse(filter_text))
         if of == NO_ONE:
             return 0
@@ -121,6 +136,7 @@ class SqlSegments:
         return int(rows[0][0])
 
     async def has_user(self, app_id: str, filter_text: str, user_id: str) -> bool:
+        """Return whether a filter selects a user."""
         query = Query(app_id=app_id, user_id=user_id)
         found = queries.check_user(query, normalise(parse(filter_text)))
         return (await self._engine.fetch(found, **query.values))[0][0] is not None
@@ -128,6 +144,10 @@ class SqlSegments:
     async def list_users(
         self, app_id: str, filter_text: str, *, after: str | None, limit: int
     ) -> Page[str]:
+        """Return the ids of the users that a filter selects, sorted.
+
+        A page may have fewer than `limit`, even none, and a cursor: each costs a bounded effort.
+        """
         plan = await self._plan_pages(app_id, filter_text)
         if plan.filter == NO_ONE:
             return Page((), None)
