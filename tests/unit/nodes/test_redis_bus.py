@@ -13,9 +13,8 @@ from clarion.nodes.bus import DropReason
 from clarion.nodes.redis.breaker import RedisUnavailable, make_breaker
 from clarion.nodes.redis.bus import RedisBus, SubscriptionLost
 from clarion.nodes.redis.client import slot_of
-from clarion.nodes.redis.frames import Note, pack_for_all, pack_for_node
 from clarion.nodes.redis.link import Command
-from clarion.nodes.redis.outbox import Outbox
+from clarion.nodes.redis.outbox import Note, Outbox, pack_for_all, pack_for_node
 from clarion.nodes.redis.presence import DevicePresence
 from tests.contract.buses import joined_redis
 from tests.contract.proxy import Proxy

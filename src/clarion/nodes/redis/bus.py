@@ -23,18 +23,18 @@ from clarion.nodes.bus import BusCounts, DropReason
 from clarion.nodes.receivers import Receivers
 from clarion.nodes.redis.breaker import RedisBreaker
 from clarion.nodes.redis.client import FAILURES, slot_of
-from clarion.nodes.redis.frames import (
+from clarion.nodes.redis.link import TIMEOUT_S, Command, RedisLink, RedisRefused
+from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
+from clarion.nodes.redis.outbox import (
     ForAll,
     Note,
+    Outbox,
     decode_for_all,
     decode_for_node,
     encode,
     pack_for_all,
     pack_for_node,
 )
-from clarion.nodes.redis.link import TIMEOUT_S, Command, RedisLink, RedisRefused
-from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
-from clarion.nodes.redis.outbox import Outbox
 from clarion.nodes.redis.presence import PARTS, DevicePresence, read_changes, read_holders
 from clarion.nodes.redis.scripts import EXPIRES_S
 from clarion.pacing import cut
