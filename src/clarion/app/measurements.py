@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from clarion.app.services import Services
     from clarion.app.stores import Stores
-    from clarion.push.port import Statistics
+    from clarion.push.sql.statistics import Statistics
     from clarion.settings import Settings
     from clarion.telemetry.metrics import GatewayMetrics, Metrics
 

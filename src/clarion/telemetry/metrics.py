@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from clarion import __version__
-from clarion.nodes.bus_counts import BusCounts
+from clarion.nodes.bus import BusCounts
 from clarion.pacing import WorkSlices
 from clarion.telemetry.gateway_metrics import CircuitMetrics, GatewayMetrics, watch_devices
 from clarion.telemetry.pipeline_metrics import ChannelMetrics, PipelineMetrics, watch_ledger
