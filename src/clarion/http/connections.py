@@ -52,7 +52,7 @@ _CROWDED_PASS_S = 0.02
 _FEW_CONNECTIONS = 1_000
 # Where `struct tcp_info` of Linux has the number of bytes received.
 _BYTES_RECEIVED = struct.Struct("=128xQ")
-# While the server stops: a client that was told so has read it by then, and one that reads nothing
+# While the server stops: a client that was notified has read it by then, and one that reads nothing
 # must not hold up the stop.
 _STOPPING_S = 2.0
 # When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
