@@ -7,7 +7,7 @@ from time import perf_counter, process_time
 
 from bench.table import Row
 from clarion.clock import SystemClock
-from clarion.push.model import Message, MessageReason, MessageStatus, PushPriority
+from clarion.push.model import Message, MessageReason, MessageStatus, PushPriority, StoredMessage
 from clarion.push.sql.messages import ADD, add_steps
 from clarion.store.migrations.plan import apply_to_sqlite
 from clarion.store.sqlite.runner import open_connection
@@ -51,6 +51,8 @@ def _row(device_id: str, sequence: int, payload: bytes, clock: SystemClock) -> V
         device_id=device_id,
         sequence=sequence,
     )
-    (step,) = add_steps(message, MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)
+    (step,) = add_steps(
+        [StoredMessage(message, MessageStatus.QUEUED, MessageReason.DEVICE_OFFLINE)]
+    )
     (values,) = step.rows
     return values

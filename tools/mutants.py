@@ -91,9 +91,9 @@ MUTANTS = (
     ),
     Mutant(
         "ended-while-a-device-waits",
-        "push/sql/deliveries.py",
-        "AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages\n          WHERE",
-        "AND NOT EXISTS (SELECT 1 FROM messages\n          WHERE",
+        "history/sql/endings.py",
+        "AND {_IS_LAST} AND NOT {has_other(",
+        "AND NOT {has_other(",
         "tests/contract/test_later_devices.py::"
         "test_a_device_gets_its_push_though_the_other_is_gone_meanwhile",
     ),
@@ -153,27 +153,29 @@ MUTANTS = (
         "self._members.note(numbers, now, self.list_living())",
         "self._members.note(numbers, now, {})",
         "tests/unit/nodes/test_redis_bus.py::"
-        "test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it",
+        "test_a_node_that_does_not_count_is_silent_until_the_store_does_not_know_it",
     ),
     Mutant(
         "expired-after-delivered",
-        "push/sql/deliveries.py",
+        "history/sql/endings.py",
         """\
         WHERE channel = '{PUSH}' AND status = 'sent' AND notification_id IN (
-          SELECT notification_id FROM messages
-          WHERE {WAITS} AND notification_id IS NOT NULL AND {ending})
-        AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
-          WHERE messages.notification_id = deliveries.notification_id
-          AND (messages.status = 'delivered'
-            OR (messages.{WAITS} AND ({ending}) IS NOT TRUE)))\"""",
+          {of_waiting(ending)})
+        AND {_IS_LAST} AND NOT {has_other("deliveries.notification_id", ending)}\"""",
         """\
         WHERE channel = '{PUSH}' AND status IN ('sent', 'delivered') AND notification_id IN (
-          SELECT notification_id FROM messages
-          WHERE {WAITS} AND notification_id IS NOT NULL AND {ending})
-        AND {_IS_LAST} AND NOT EXISTS (SELECT 1 FROM messages
-          WHERE messages.notification_id = deliveries.notification_id
-          AND messages.{WAITS} AND ({ending}) IS NOT TRUE)\"""",
+          {of_waiting(ending)})
+        AND {_IS_LAST}\"""",
         "tests/contract/test_notification_messages.py::test_only_a_delivery_that_is_sent_ends",
+    ),
+    Mutant(
+        "sent-though-collapsed",
+        "push/sql/messages.py",
+        '    _collapsed("notification_id IS NOT NULL", _STORED_MESSAGE),\n)\nEND_BEFORE_FAILURE',
+        '    f"device_id = :device_id AND collapse_id = :collapse_id AND (sequence, id) <'
+        ' {_STORED_MESSAGE}",\n)\nEND_BEFORE_FAILURE',
+        "tests/contract/test_notification_messages.py::"
+        "test_one_that_is_stored_after_a_newer_one_ends_its_delivery",
     ),
     Mutant(
         "secrets-sent-elsewhere",
@@ -244,14 +246,14 @@ MUTANTS = (
     ),
     Mutant(
         "guard-inverted",
-        "events/sql/outcomes.py",
+        "events/sql/claims.py",
         "WHERE dedupes.expires_at <= :now",
         "WHERE dedupes.expires_at > :now",
         "tests/contract/test_outcomes.py::test_a_lost_key_is_refused",
     ),
     Mutant(
         "cursor-off-by-one",
-        "inbox/sql/listings.py",
+        "history/sql/listings.py",
         "AND id < :before_id",
         "AND id <= :before_id",
         "tests/contract/test_inboxes.py::test_the_list_is_newest_first_and_whole",
@@ -309,7 +311,7 @@ MUTANTS = (
     Mutant(
         "expired-sent",
         "push/session.py",
-        "            if message.expires_at <= now + self._time_of_day.offset:\n",
+        "            if message.expires_at <= now + self._clock_offset.ms:\n",
         "            if message.expires_at <= 0:\n",
         "tests/unit/push/test_session.py::test_a_message_that_has_expired_is_dropped_and_not_sent",
     ),

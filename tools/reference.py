@@ -1,11 +1,15 @@
-"""Generates the reference pages of settings, errors, providers and the audit log from the code.
+"""Generates the reference pages of settings, errors, providers, tables and the audit log.
 
 `python tools/reference.py` writes them; `--check` only reports pages that are out of date.
 """
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+from clarion.app import tables
 from clarion.audit.model import ActorKind, AuditResult
 from clarion.audit.operations import AUDITED, NOT_AUDITED
 from clarion.channels.answers import Action
@@ -17,6 +21,7 @@ from clarion.events.pipeline import HASTENED_LIMIT
 from clarion.events.schedules import SPREAD, WAITS_S
 from clarion.http.docs import describe, list_errors
 from clarion.settings import describe as describe_settings
+from clarion.store.table import Ages, Ends, Expires, GoesWith, Owner, Pruned, Stays, Table
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
@@ -61,7 +66,7 @@ by `tools/reference.py`.
 | same provider | It may have been taken. Only this provider is tried again, with the same id, up to three times; then the others are tried too. |
 | reject | Refused; the delivery has failed, with reason `rejected`. |
 | gone | The address no longer exists: a device is invalidated and listed in the feedback, a webhook is disabled. |
-| disable | The provider refuses its settings or credentials. The next one is tried; this one is left alone for five minutes, then tried again. |
+| disable | The provider refuses its settings or credentials. The next one is tried; this one is not used for five minutes, then tried again. |
 """
 
 
@@ -83,6 +88,46 @@ An operation that is added to Clarion and can change something is recorded, unle
 |---|---|
 {others}
 """
+
+TABLES = """# Tables
+
+Every table of the database, and the slice in `src/clarion` that owns it: its declaration is in the
+`tables.py` of that folder, and no other folder has SQL on it. Erasure, export, deletion of an app,
+retention, key rotation and copying read the same declarations. This page is generated from them by
+`tools/reference.py`.
+
+The sharding key has the columns by which a table could be divided among several databases: all rows
+that a statement of the request path reads or writes have the same value of them, except where the
+note says so. See [how far it goes](../why/how-far-it-goes.md).
+
+| table | slice | a row belongs to | how rows end | sealed columns | sharding key | note |
+|---|---|---|---|---|---|---|
+{rows}
+
+{archived} are history: once it is finished, a second store can hold it.
+
+| kept when an app is deleted | why |
+|---|---|
+{kept}
+
+| not copied by `clarion migrate-data` | why |
+|---|---|
+{not_copied}
+"""
+OWNERS = {
+    Owner.INSTALLATION: "the installation",
+    Owner.APP: "an app",
+    Owner.USER: "a user",
+    Owner.ID: "a user",
+    Owner.PREFIX: "a user",
+    Owner.DEVICE: "a device",
+    Owner.DEVICE_OF_USER: "a device",
+    Owner.DEVICE_MESSAGES: "a device",
+    Owner.TOKEN: "a device",
+    Owner.NOTIFICATION: "a notification",
+    Owner.SEVERAL_USERS: "an app; names users",
+}
+HOUR_MS = 3600 * 1000
 
 
 def providers_page() -> str:
@@ -107,8 +152,8 @@ def _describe_waits() -> str:
         " provider asked for shorter waits, the waits of the table follow once more: a webhook is"
         " never disabled before they are over. A message that could not be tried, because all slots"
         " are in use or the daily cap is reached, waits without an attempt being counted.\n"
-        f"\nA provider of which {FAILED_SHARE:.0%} of at least {LEAST_ATTEMPTS} attempts failed within"
-        f" {WINDOW_MS // 1000} seconds is left alone for {OPEN_MS[0] // 1000} to {OPEN_MS[1] // 1000}"
+        f"\nIf {FAILED_SHARE:.0%} of at least {LEAST_ATTEMPTS} attempts of a provider failed within"
+        f" {WINDOW_MS // 1000} seconds, it is not used for {OPEN_MS[0] // 1000} to {OPEN_MS[1] // 1000}"
         " seconds, or as long as its `Retry-After` says; meanwhile the next one is used. Each node"
         " counts for itself.\n"
         "\nWhen a provider is added or changed, up to"
@@ -161,6 +206,67 @@ def audit_page() -> str:
     )
 
 
+def tables_page() -> str:
+    slices = {each: find_slice(each) for each in tables.TABLES}
+    ordered = sorted(slices, key=slices.__getitem__)  # in a slice, as they are declared
+    return TABLES.format(
+        rows="\n".join(_describe_table(each, slices[each]) for each in ordered),
+        archived=", ".join(f"`{each.name}`" for each in ordered if each.archived),
+        kept=_list_reasons({each.name: each.kept_of_app for each in ordered}),
+        not_copied=_list_reasons({each.name: each.not_copied for each in ordered}),
+    )
+
+
+def find_slice(table: Table[Any]) -> str:
+    """Return the folder whose `tables.py` declares a table."""
+    modules = [each for each in vars(tables).values() if isinstance(each, ModuleType)]
+    (owner,) = [each for each in modules if any(one is table for one in vars(each).values())]
+    return owner.__name__.split(".")[1]
+
+
+def _describe_table(table: Table[Any], slice_name: str) -> str:
+    cells = (
+        f"`{table.name}`",
+        slice_name,
+        OWNERS[table.owner],
+        _describe_end(table.ends),
+        _write_names(table.sealed),
+        _write_names(table.shard),
+        table.note,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _describe_end(ends: Ends) -> str:
+    match ends:
+        case Expires(column=column):
+            return f"expire at `{column}`"
+        case Ages(column=column, kept=kept):
+            age = f"{kept // HOUR_MS} h" if isinstance(kept, int) else _write_settings(kept)
+            return f"after {age}, by `{column}`"
+        case Pruned(kept=()):
+            return "pruned by its slice"
+        case Pruned(kept=settings):
+            return f"pruned by its slice after {_write_settings(settings)}"
+        case GoesWith(table=other):
+            return f"with `{other}`"
+        case Stays(why=why):
+            return why
+
+
+def _write_settings(names: tuple[str, ...]) -> str:
+    flags = " or ".join(f"`--{each.replace('_', '-')}`" for each in names)
+    return f"the longer of {flags}" if len(names) > 1 else flags
+
+
+def _write_names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{each}`" for each in names)
+
+
+def _list_reasons(reasons: dict[str, str]) -> str:
+    return "\n".join(f"| `{name}` | {why} |" for name, why in reasons.items() if why)
+
+
 def _action(item: tuple[str, str]) -> tuple[str, str]:
     return item[1], item[0]
 
@@ -170,6 +276,7 @@ PAGES = {
     "settings.md": settings_page,
     "errors.md": errors_page,
     "providers.md": providers_page,
+    "tables.md": tables_page,
 }
 
 

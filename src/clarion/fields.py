@@ -70,7 +70,7 @@ _IMAGE_LINK = rf"^(?=[hH][tT][tT][pP][sS]?:|(?![A-Za-z][A-Za-z0-9+.-]*:)){LINK[1
 
 
 def documented(**schema: Any) -> Meta:
-    """Return what the OpenAPI document says of a value, beside its type.
+    """Return what the OpenAPI document says of a value in addition to its type.
 
     It restricts nothing: checks do, and say in our words what is wrong.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -13,7 +13,7 @@ T = TypeVar("T")
 TURN_S = 0.005
 # Short for what a request does; a switch costs a thousandth of it.
 SLICE_S = 0.004
-# All background work together may take so long each time the loop comes round, or as long as
+# All background work together may take this time in each turn of the loop, or as long as
 # everything else took, if that is more: requests alone would otherwise get nearly all of the time,
 # and work would pile up. Never more than the second: everybody waits for it.
 _WORK_S = 0.002
@@ -24,10 +24,15 @@ _FIRST_CHUNK = 16
 _QUICK_S = 0.001
 
 
+def cut(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    """Yield the items in parts of at most `count`."""
+    return (items[start : start + count] for start in range(0, len(items), count))
+
+
 class Pace:
     """Iterates in turns: when one has taken its time, everything else runs before the next.
 
-    All iterations with one pace share its turns, of which there is one each time the loop comes
+    All iterations with one pace share its turns; there is one each time the loop comes
     round: many at once stall it no longer than one does.
     """
 

@@ -29,8 +29,9 @@ from clarion.push.model import (
     Message,
     MessageStatus,
     Platform,
+    StoredMessage,
 )
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages, add_steps
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
@@ -61,7 +62,7 @@ class Phones:
 
     def __init__(self, engine: Engine, senders: Mapping[Channel, Sender] | None = None) -> None:
         self.engine, self.app_id, self.clock = engine, new_app_id(), FixedClock(NOW)
-        self.devices, self.messages = SqlDevices(engine), SqlMessages(engine)
+        self.devices, self.messages = Devices(engine), SqlMessages(engine)
         self.loud = self._make_device()
         self.quiet = self._make_device(preferences=QUIET)
         self.pipeline: Pipeline = build_pipeline(engine, self.clock, senders or {})
@@ -141,7 +142,7 @@ async def test_a_push_ends_with_its_device_if_both_are_written_at_once(phones: P
         (
             undo,  # as the end of the job, which comes first
             deliveries.put([sent]),
-            *add_steps(message, MessageStatus.PENDING, None),
+            *add_steps([StoredMessage(message, MessageStatus.PENDING, None)]),
         ),
         phones.app_id,
     )

@@ -10,6 +10,7 @@ from clarion.catalog.model import Channel
 from clarion.history.model import Attempt, Delivery, DeliveryStatus, ReasonCode
 from clarion.history.sql import deliveries as steps
 from clarion.history.sql.deliveries import SqlDeliveries
+from clarion.push.messages import History, Messages
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -17,9 +18,10 @@ from clarion.push.model import (
     Message,
     MessageReason,
     MessageStatus,
+    StoredMessage,
     make_message_id,
 )
-from clarion.push.port import Devices, History, Messages
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages, add_steps
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit
@@ -80,7 +82,7 @@ class Sent:
             )
             for each in device_ids
         ]
-        storing = [step for message in made for step in add_steps(message, *QUEUED)]
+        storing = add_steps([StoredMessage(message, *QUEUED) for message in made])
         unit = (steps.put([delivery]), steps.add_attempts(attempts), *storing)
         await self.engine.write(Unit(notification_id, unit, self.app_id))
         return made
@@ -256,6 +258,19 @@ async def test_of_one_batch_the_newest_notification_is_left(messages: Messages, 
     assert await sent.state(newest[0]) == SENT
 
 
+async def test_one_that_is_stored_after_a_newer_one_ends_its_delivery(
+    messages: Messages, sent: Sent
+) -> None:
+    """Another node, or a worker whose first answer was lost, may be slower."""
+    late = make_message().sequence
+    (newer,) = await sent.send("a", collapse_id="c")
+    (older,) = await sent.send("a", collapse_id="c", sequence=late)
+    several = await sent.send("a", "b", collapse_id="c", sequence=late)
+    assert await waiting(messages, "a") == [newer]
+    assert [await sent.state(each) for each in (newer, older)] == [SENT, EXPIRED]
+    assert await sent.state(several[0]) == SENT  # it waits for the other device
+
+
 async def test_pushes_and_notifications_do_not_collapse_each_other(
     messages: Messages, sent: Sent
 ) -> None:
@@ -272,7 +287,7 @@ async def test_a_repeat_changes_nothing(messages: Messages, sent: Sent) -> None:
     (second,) = await sent.send("a", collapse_id="c")
     for each in (first, second, first):
         again = each._replace(sequence=make_message().sequence, created_at=NOW + 1)
-        await sent.engine.write(Unit("a", add_steps(again, *QUEUED)))
+        await sent.engine.write(Unit("a", add_steps([StoredMessage(again, *QUEUED)])))
     assert await waiting(messages, "a") == [second]
     assert await sent.state(second) == SENT
 

@@ -13,6 +13,7 @@ import msgspec
 
 from clarion.access.model import App
 from clarion.access.sql import Apps
+from clarion.catalog.catalog import CACHED_MS
 from clarion.catalog.model import (
     Category,
     Channel,
@@ -647,6 +648,7 @@ class World:
         await self._open()
         for name in TYPES:
             await self.insist(f"the text of {name} is right", partial(put_text, name=name))
+        await asyncio.sleep(CACHED_MS / 1_000)  # another node may have cached that it is broken
         await self._settle()
         await self._revive()
         # What failed is replayed once everything works.

@@ -32,6 +32,7 @@ from clarion.telemetry.metrics import (
 )
 from clarion.telemetry.tallies import Tally
 from tests.log_words import ANY, UnknownWordError, find_words, read_sources
+from tools.reference import PAGES
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -92,6 +93,11 @@ def test_the_settings_page_has_every_setting_and_no_other() -> None:
         [f"`{flag} {metavar}`", f"`{variable}`", f"`{default}`" if default else "(empty)", doc]
         for flag, metavar, variable, default, doc in describe()
     ]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_what_the_program_says_now(name: str) -> None:
+    assert page(name) == PAGES[name](), "run python tools/reference.py"
 
 
 def test_every_error_code_has_a_heading() -> None:
@@ -243,13 +249,37 @@ def test_dead_links_are_found() -> None:
 
 
 def test_the_files_that_the_architecture_names_are_there() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    named = set(re.findall(r"(?<![\w/])(?:\w+/)+\w+\.py\b", text))
-    assert len(named) > 40
+    pages = [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "why").glob("*.md"))]
+    named = {
+        (path.name, file)
+        for path in pages
+        for file in re.findall(r"(?<![\w/.])(?:\w+/)+\w+\.py\b", path.read_text())
+    }
+    assert len(named) > 100
     roots = (ROOT, ROOT / "src" / "clarion")
     assert [
-        each for each in sorted(named) if not any((root / each).exists() for root in roots)
+        f"{page}: {file}"
+        for page, file in sorted(named)
+        if not any((root / file).exists() for root in roots)
     ] == []
+
+
+def test_the_first_change_begins_with_what_the_files_have() -> None:
+    text = (ROOT / "docs" / "why" / "first-change.md").read_text()
+    for file, part in (
+        ("tests/e2e/test_people.py", '"business": {'),
+        ("tests/e2e/test_people.py", "created_and_read"),
+        ("src/clarion/people/profile.py", "class Business"),
+        ("src/clarion/people/profile.py", "Text | None = None"),
+    ):
+        assert file in text
+        assert part in text
+        assert part in (ROOT / file).read_text()
+    assert "cost_center" not in (ROOT / "src" / "clarion" / "people" / "profile.py").read_text()
+
+
+def test_the_architecture_is_short() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_bytes()) <= 15_000
 
 
 def test_this_version_is_in_the_changelog_and_everywhere_the_same() -> None:

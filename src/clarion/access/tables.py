@@ -47,7 +47,7 @@ APPS = Table(
     key=("id",),
     owner=Owner.INSTALLATION,
     impersonal="apps",
-    ends=Stays("The row of a deleted app stays until nothing else of the app is left."),
+    ends=Stays("Deleted last, when nothing else of a deleted app is left."),
     shard=("id",),
     note=_EVERYWHERE,
 )
@@ -93,7 +93,7 @@ TICKETS = Table(
     columns={"hash": HASH, **OF_USER, **times("token_expires_at created_at expires_at")},
     ends=Expires("tickets_expiring"),
     shard=("hash",),
-    note="found by it before the app is known",
+    note="found by the hash before the app is known",
 )
 _of_operators = partial(
     Table,
@@ -102,7 +102,10 @@ _of_operators = partial(
     ends=GoesWith("administrators"),
 )
 ADMINISTRATORS = _of_operators(
-    "administrators", Administrator, key=("id",), ends=Stays("Owners delete accounts.")
+    "administrators",
+    Administrator,
+    key=("id",),
+    ends=Stays("Deleted by an administrator or by `clarion admin delete`."),
 )
 ADMIN_KEYS = _of_operators("admin_keys", AdminKey, key=("id",), columns={"secret_hash": HASH})
 ADMIN_LINKS = _of_operators("admin_links", SetupLink, key=("id",), columns={"token_hash": HASH})

@@ -145,7 +145,7 @@ class Dashboard:
         raise NotFound("There is no such page.")
 
     async def _identify(self, request: Request, found: Found, form: dict[str, list[str]]) -> Visit:
-        """Return the visit of whoever may open the page; an error for others."""
+        """Return the visit of an administrator who may open the page; an error for others."""
         page = found.page
         if page.needs is Open.STRANGERS:
             if page.method == _CHANGES:

@@ -17,10 +17,10 @@ from clarion.access.model import (
 
 
 class Open(Enum):
-    """Pages for whoever has not finished signing in."""
+    """Pages for visitors who have not finished signing in."""
 
-    STRANGERS = "whoever has no session"
-    SIGNING_IN = "whoever has a session, in any stage of signing in"
+    STRANGERS = "visitors without a session"
+    SIGNING_IN = "visitors with a session, in any stage of signing in"
 
 
 # A scope is that of the app in the path, a role that for all apps; None is any administrator.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _HOURS = 24
-# Values from these sources are not what the user has set, and stay whatever is set.
+# Values from these sources were not set by the user, and no choice of the user changes them.
 FIXED = frozenset({"mandatory", "type", "category"})
 
 

@@ -68,7 +68,7 @@ def _compile(assets: Assets) -> Environment:
 
 
 async def _layout_of(visit: Visit) -> dict[str, Any]:
-    """Return what every template can use beside its own values."""
+    """Return what every template can use in addition to its own values."""
     app_id = visit.parts.get("app_id")
     is_signed_in = may_open(None, visit.caller, None)
     apps = (await visit.get("apps", limit=_APPS_SHOWN))["items"] if is_signed_in else []

@@ -65,7 +65,7 @@ class Visit:
     async def call(
         self, method: str, *parts: str, query: Query | None = None, body: Any = None
     ) -> Answer:
-        """Call an operation of the API, in the name of whoever asks for this page."""
+        """Call an operation of the API on behalf of the visitor of this page."""
         return await self.operations.call(self.request, method, *parts, query=query, body=body)
 
     async def render(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from clarion.people.erasure.eraser import Eraser
     from clarion.people.last_seen import LastSeen
     from clarion.push.dispatch import Dispatch
-    from clarion.push.port import Devices
+    from clarion.push.sql.devices import Devices
     from clarion.settings import Settings
     from clarion.store.engine import Engine
 
@@ -47,15 +47,15 @@ MARK_KEPT_MS = 3600 * 1000
 _PAUSE_S = 0.05
 _PRUNE_EVERY_S = 60
 _COUNT_EVERY_S = 5
-# Who disconnects and is back within this time is written once. While the bus is not heard, other
-# nodes find there that a device has a newer connection.
+# A device that disconnects and reconnects within this time is written once. While the bus is
+# disconnected, other nodes read there that a device has a newer connection.
 _SEEN_EVERY_S = 30.0
 _SEEN_DISCONNECTED_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something that is done every so often."""
+    """Something that is done at intervals."""
 
     name: str
     every_s: float
@@ -159,12 +159,12 @@ def _prune_counts(stores: Stores, interval: Interval) -> Step:
 
 
 def _before(days: int, prune: Callable[[int, int], Awaitable[int]]) -> Step:
-    """Return the step that prunes what is older than so many days."""
+    """Return the step that prunes what is older than a number of days."""
     return lambda now: prune(now - days * DAY_MS, CHUNK)
 
 
 def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], days: int) -> Step:
-    """Return the step that prunes what is older than so many days, app by app."""
+    """Return the step that prunes what is older than a number of days, app by app."""
 
     async def step(now: int) -> int:
         before, most, last = now - days * DAY_MS, 0, ""

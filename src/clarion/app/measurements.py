@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from clarion.app.services import Services
     from clarion.app.stores import Stores
-    from clarion.push.port import Statistics
+    from clarion.push.sql.statistics import Statistics
     from clarion.settings import Settings
     from clarion.telemetry.metrics import GatewayMetrics, Metrics
 
 LEDGER_EVERY_S = 10.0
 PENDING_EVERY_S = 15.0
 DISK_EVERY_S = 15.0
-# To count so many takes a few milliseconds.
+# Counting this many takes a few milliseconds.
 PENDING_LIMIT = 100_000
 
 

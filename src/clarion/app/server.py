@@ -149,7 +149,7 @@ class Server:
     def _open_bus(
         self, redis: RedisBreaker | None, stores: Stores, stack: contextlib.AsyncExitStack
     ) -> Bus:
-        """Return what tells other nodes: on SQLite there are none but processes of our own."""
+        """Return the bus to other nodes; on SQLite these can only be processes of our own."""
         is_alone = sqlite_path(self._settings.database_url) is not None
         if redis and not is_alone:
             name, node_id = self._settings.server_id, stores.node_id or ""

@@ -75,7 +75,7 @@ from clarion.telemetry.traces import OFF, Tracer
 class Services:
     """Everything between the stores and the listeners.
 
-    Handlers get these attributes by name, beside those of `Stores`.
+    Handlers get these attributes by name, as they get those of `Stores`.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Services:
         )
 
     def _watch(self, stores: Stores, supervisor: Supervisor) -> None:
-        """Export what the services count by themselves, and hear what other nodes change."""
+        """Export what the services count, and subscribe to the changes of other nodes."""
         self._join_caches(stores)
         if isinstance(clock := stores.clock, DatabaseClock):
             self.metrics.watch_clock(lambda: clock.skew_ms)

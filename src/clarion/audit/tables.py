@@ -15,7 +15,7 @@ ENTRIES = Table(
     owner=Owner.INSTALLATION,
     impersonal="users are in them by pseudonyms, which are keyed hashes",
     ends=Pruned("audit_entries_by_time", ("audit_days",)),
-    kept_of_app="They are a chain, and say who deleted the app. Their age ends them.",
+    kept_of_app="The entries are one chain, and show who deleted the app. They end by their age.",
     note="one chain of the installation",
 )
 CHAIN = Table(
@@ -34,6 +34,6 @@ KEYS = Table(
     owner=Owner.INSTALLATION,
     impersonal="keys of the installation",
     columns={"sealed_key": Sealed(retired_key_context)},
-    ends=Stays("Entries that were signed with a retired key can still be verified."),
+    ends=Stays("Kept to verify the entries that a retired key has signed."),
 )
 TABLES = (ENTRIES, CHAIN, KEYS)

@@ -315,7 +315,7 @@ def _check_name(text: str) -> str:
 def _keep_secrets(kind: Kind, old: Provider | None, data: NewProvider) -> dict[str, str]:
     """Return the secrets of a provider that need not be given again.
 
-    Whoever may change a provider must not learn them by sending them elsewhere.
+    A caller who may change a provider must not learn them by sending them elsewhere.
     """
     if old is None or old.kind != kind.name:
         return {}

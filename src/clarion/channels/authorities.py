@@ -1,4 +1,4 @@
-"""The certificate authorities that a provider trusts beside the usual ones: a PEM file.
+"""The certificate authorities that a provider trusts in addition to the usual ones: a PEM file.
 
 An app names the path, and the file is on the machine of the operator. So every fault has the same
 text: an app must not learn which files there are, or anything of what is in them.

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection
 from enum import StrEnum
 
-# It opens when at least so many attempts were made in a window, and half of them failed.
+# It opens when at least this number of attempts were made in a window, and half of them failed.
 LEAST_ATTEMPTS = 5
 FAILED_SHARE = 0.5
 WINDOW_MS = 10_000
@@ -59,7 +59,7 @@ class Breaker:
         return max(1.0, (self._opens_until - now) / 1000)
 
     def succeed(self, now: int) -> None:
-        """Record an attempt that the provider answered, whatever the answer was."""
+        """Record an attempt that the provider answered, even if it refused the message."""
         if self.state is not BreakerState.CLOSED:
             self.state = BreakerState.CLOSED
             self._counts, self._before = [0, 0], [0, 0]

@@ -232,7 +232,7 @@ class FcmSender:
 
 
 def build_fcm_message(message: OutgoingMessage, now: int) -> bytes:
-    """Return the body of a request. FCM has no id of ours: `data.notification_id` tells repeats."""
+    """Return the body of a request. FCM has no id of ours: `data.notification_id` shows repeats."""
     notification = message.notification
     collapse = collapse_id(message)
     is_quiet = notification.priority is Priority.LOW

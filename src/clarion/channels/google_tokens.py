@@ -31,7 +31,7 @@ from clarion.clock import Clock, to_milliseconds
 DEFAULT_TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 ASSERTION_LIFE_S = 3600
-# A token is renewed so long before it expires, or after half of its life if that is short.
+# How long before its end a token is renewed; one with a short life is renewed after half of it.
 MARGIN_S = 300
 # Google refuses what was signed at another time than its own.
 CLOCK_TOLERANCE_MS = 300_000
@@ -113,7 +113,7 @@ class AccessTokens:
         if self._exchange is None or self._exchange.done():
             self._exchange = asyncio.create_task(self._renew())
         exchange = self._exchange
-        # Whoever started it may be cancelled: the others still wait for it.
+        # The caller that started it may be cancelled: the others still wait for it.
         await asyncio.wait([exchange])
         if exchange.cancelled():
             return self._answers.judge([_PREFIX + NOT_CONNECTED], "the provider is being closed")
@@ -189,7 +189,7 @@ def load_rsa_key(text: str) -> rsa.RSAPrivateKey:
     """Return a key for RS256; `ValueError` if it is none, or its parts do not match.
 
     The library would test that the primes are prime, for up to half a second on the event loop.
-    Whoever gives a wrong one gets signatures that nobody accepts.
+    With a wrong one, no signature is accepted.
     """
     try:
         key = load_pem_private_key(text.encode(), None, unsafe_skip_rsa_key_validation=True)

@@ -1,4 +1,4 @@
-"""HTTP clients for providers: pooled, limited, and able to tell whether a request was sent.
+"""HTTP clients for providers: pooled, limited, and aware of whether a request was sent.
 
 Redirects are not followed, no proxy is taken from the environment, and a response is read up to
 64 kB as it is, without decompressing it.
@@ -30,7 +30,7 @@ CLIENTS_LIMIT = 256
 # Connections that are kept for the next request: together at most 2,048.
 _IDLE_LIMIT = 8
 _IDLE_S = 90.0
-# Of a name with several addresses, so many are tried.
+# Addresses of one name that are tried.
 _ADDRESSES_LIMIT = 3
 # The time to connect, the longest that is at most half of the time for the request: a request that
 # exceeds its own time was sent.
@@ -41,7 +41,7 @@ _BODY_TIMEOUT_S = 3.0
 _MESSAGE_LIMIT = 300
 _NO_CERTIFICATES = "the certificates of ca_path cannot be read"
 
-# The classes of pyreqwest's errors do not tell whether a request was sent: a reset connection is a
+# The classes of pyreqwest's errors do not show whether a request was sent: a reset connection is a
 # `ConnectError`, and a time-out of the response a `ConnectTimeoutError`. These causes do.
 _NOT_SENT = frozenset(
     {
@@ -224,7 +224,7 @@ def _build(key: _Key) -> Client:
         builder = builder.resolve(target.host, target.address, target.port)
     if key.ca_path is None:
         return builder.build()
-    # One message for every failure: it must not tell which files there are, or what is in them.
+    # One message for every failure: it must not reveal which files exist, or what is in them.
     try:
         for each in load_authorities(key.ca_path):
             builder = builder.add_root_certificate_der(each.public_bytes(Encoding.DER))
@@ -241,7 +241,7 @@ def _prepare(
         .headers(dict(headers))
         .body_bytes(body)
         .timeout(timedelta(seconds=timeout_s))
-        # The head is returned when it is there, not with the first part of the body.
+        # The head is returned when it arrives, not with the first part of the body.
         .streamed_read_buffer_limit(0)
         .build_streamed()
     )

@@ -56,7 +56,7 @@ class Configuration(msgspec.Struct, Generic[S, K], frozen=True, kw_only=True):
 class Address(NamedTuple):
     """Where a message goes.
 
-    `id` tells the addresses of one user on a channel apart: the id of a device, or the name of a
+    `id` distinguishes the addresses of one user on a channel: the id of a device, or the name of a
     webhook; it is empty if there can be one only. `platform` is that of a device.
     """
 

@@ -186,7 +186,7 @@ def _encode_payload(content: PushContent) -> bytes:
 
 
 def _shrink(content: PushContent) -> Iterator[PushContent]:
-    """Yield the content with ever less beside its text."""
+    """Yield the content with fewer and fewer fields around its text."""
     replace = msgspec.structs.replace
     content = replace(content, data=None, truncated=True)
     yield content
@@ -199,7 +199,7 @@ def _shrink(content: PushContent) -> Iterator[PushContent]:
 
 
 def _shorten(content: PushContent, field: str, text: str, excess: int) -> PushContent:
-    """Shorten a text by at least so many bytes of JSON, if it has as many."""
+    """Shorten a text by at least a number of bytes of JSON, if it has that many."""
     room = max(_size(text) - excess, _size(_ELLIPSIS))
     return msgspec.structs.replace(content, **{field: _cut(text, room)})
 

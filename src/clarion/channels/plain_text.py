@@ -1,6 +1,6 @@
 """The text of HTML, for readers without it: links as `text (url)`, one line for each block.
 
-Its time is linear in the HTML, whatever that is: it runs in the event loop. The parser of the
+Its time is linear in any HTML, because it runs in the event loop. The parser of the
 standard library takes quadratic time for tags that are not closed.
 """
 

@@ -50,7 +50,7 @@ async def post(
 ) -> HttpAnswer | Outcome:
     """Send a request; if no answer comes, return the outcome by the code of what happened.
 
-    `prefix` tells a request apart that only prepares the message: `token no_answer`.
+    `prefix` marks a request that only prepares the message: `token no_answer`.
     """
     try:
         return await http.post(

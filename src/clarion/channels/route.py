@@ -95,7 +95,7 @@ class Route:
             self._slots.release()
 
     async def test(self, message: OutgoingMessage) -> Outcome:
-        """Make one attempt, whatever the breaker says, and count it for nothing."""
+        """Make one attempt, even if the breaker is open, without counting it."""
         return await self._attempt(message)
 
     @property

@@ -8,13 +8,13 @@ from clarion.store.table import Owner, Sealed, Stays, Table
 PROVIDERS = Table(
     "providers",
     Provider,
-    # They are sealed by whoever stores them.
+    # The store seals them itself.
     codecs={"secrets": (None, None)},
     key=("app_id", "channel", "name"),
     owner=Owner.APP,
     impersonal="of apps",
     columns={"secrets": Sealed(secrets_context)},
-    ends=Stays("An app deletes its providers."),
+    ends=Stays("Deleted over the API."),
     shard=("app_id",),
     note="small, on every shard",
 )

@@ -49,7 +49,7 @@ _THREADS_PER_APP = 24
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(?:\.{_LABEL})*")
 _AUTHORITY = re.compile(r"https?://([^/?#]+)", re.IGNORECASE)
-# Beside letters and digits, what RFC 3986 allows in a URL.
+# What RFC 3986 allows in a URL, apart from letters and digits.
 _CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
 _WEB_PORTS = frozenset({80, 443})
 _FIRST_FREE_PORT = 1024

@@ -1,6 +1,6 @@
 """Contexts for TLS to a provider, with authorities of its own from a file on this server.
 
-The file is an app's choice, so whatever is wrong with it has the same message: it says nothing
+The file is an app's choice, so every fault of it has the same message: it says nothing
 of what is on the disk.
 """
 

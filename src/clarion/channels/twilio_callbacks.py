@@ -29,7 +29,7 @@ BODY_LIMIT_BYTES = 16 * 1024
 FIELDS_LIMIT = 100
 # Of each of app id, name and notification id.
 _PART_LIMIT = 128
-# A wrong signature is logged at most so often: anybody can send one.
+# Wrong signatures that are logged at most: anyone can send one.
 _LOG_EVERY_MS = 60_000
 # Twilio tries to send a message for 10 hours; the rest is for operators that report late.
 REPORTED_FOR_MS = 7 * 24 * 3600 * 1000
@@ -124,7 +124,7 @@ def _verify(request: Request, body: bytes, url: str, token: str) -> dict[str, st
 
 def sign(url: str, fields: Fields, token: str) -> bytes:
     """Return the signature of a request to a URL with these fields."""
-    # A field that is there twice with the same value counts once, as in Twilio's own libraries.
+    # A field that occurs twice with the same value counts once, as in Twilio's own libraries.
     text = url + "".join(name + value for name, value in sorted(set(fields)))
     return b64encode(hmac.digest(token.encode(), text.encode(), "sha1"))
 

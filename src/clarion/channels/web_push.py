@@ -154,7 +154,7 @@ class VapidTokens:
 
 
 def make_headers(message: OutgoingMessage, now: int) -> dict[str, str]:
-    """Return the headers that tell the push service how to treat a message."""
+    """Return the headers that say how the push service treats a message."""
     notification = message.notification
     expires_at, key = notification.expires_at, notification.content.collapse_key
     left_s = TTL_LIMIT_S if expires_at is None else max(0, (expires_at - now) // 1000)

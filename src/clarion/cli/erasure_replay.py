@@ -118,7 +118,7 @@ def _is_deletion(entry: Entry) -> bool:
 async def _find_users(
     stores: Stores, app_id: str, last: dict[Subject, Entry]
 ) -> AsyncIterator[tuple[str, Entry]]:
-    """Yield the users of an app who are there, and what happened to them."""
+    """Yield the users of an app that exist, and what happened to them."""
     keys, seen = stores.audit_log.keys, set[str]()
     async for user_id in _list_ids(stores, app_id):
         names = keys.list_names(app_id, user_id)

@@ -94,7 +94,7 @@ async def initialise(stores: Stores, settings: Settings) -> FirstRun:
 
 
 async def initialise_if_empty(stores: Stores, settings: Settings) -> FirstRun | None:
-    """Set up a database in which nothing is, and return its keys; None if something is there."""
+    """Set up an empty database, and return its keys; None if it is not empty."""
     async with _set_up_alone(stores, settings):
         if await find_own(stores) or await is_set_up(stores) or await stores.apps.list():
             return None

@@ -68,7 +68,7 @@ async def create_key(
     Parameters
     ----------
     days
-        After so many days the key expires. Without it, it does not.
+        Days after which the key expires. Default: never.
     json
         Print the key as the API shows it.
 
@@ -100,7 +100,7 @@ async def rotate_key(
     Parameters
     ----------
     overlap_s
-        So many seconds the old key stays valid, at most 30 days. Default: a day.
+        Seconds the old key stays valid, at most 30 days. Default: a day.
     json
         Print the new key as the API shows it.
 
@@ -180,7 +180,7 @@ async def rotate_user_key(
     Parameters
     ----------
     overlap_s
-        So many seconds the old key stays valid, at most 30 days. Default: a day.
+        Seconds the old key stays valid, at most 30 days. Default: a day.
     new_kid
         The name of the new key. One is made if it is left out.
     public_key
@@ -251,7 +251,7 @@ async def rotate_provider_key(
     Parameters
     ----------
     overlap_s
-        So many seconds the old key stays valid, at most 30 days. Default: a day.
+        Seconds the old key stays valid, at most 30 days. Default: a day.
     new_key_id
         The id of the new key. One is made if it is left out.
     public_key

@@ -56,7 +56,7 @@ async def try_providers(providers: Sequence[Provider], settings: Settings) -> li
 
 
 def describe_trials(trials: Sequence[Trial]) -> tuple[State, list[str]]:
-    """Return the worst state, and what to tell: faults first, then what was not tried, and why."""
+    """Return the worst state and a sentence: faults first, then what was not tried, and why."""
     states = {each.state for each in trials}
     failed = sorted((each for each in trials if each.state != "ok"), key=lambda each: each.state)
     parts = [_describe(each) for each in failed[:_SHOWN]]

@@ -187,7 +187,7 @@ def _report(manifest: Manifest, settings: Settings, seconds: float) -> None:
 
 async def _replay(directory: DataDirectory, settings: Settings, logs: Sequence[Path]) -> None:
     if not logs:
-        print("Without a newer audit log, users who were erased since are there again.")
+        print("Without a newer audit log, users who were erased since then exist again.")
         return
     if not directory.master_key.exists():
         names = " ".join(map(str, logs))

@@ -1,4 +1,4 @@
-"""The first keys of a database in first-run.json, and those of former databases beside it."""
+"""The first keys of a database in first-run.json, and those of former databases next to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def find_own(stores: Stores) -> FirstRun | None:
 
 
 def save(directory: DataDirectory, first: FirstRun) -> None:
-    """Write first-run.json. Keys of another database that are there are kept beside it."""
+    """Write first-run.json. Keys of another database in it are kept in a file next to it."""
     current = directory.first_run
     if current.exists():
         former = read_first_run(current)

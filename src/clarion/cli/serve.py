@@ -41,7 +41,7 @@ async def _run(settings: Settings) -> int:
 
         return await ProcessGroup(settings, settings.process_count).run()
     writer = await begin_writer() if sqlite_path(settings.database_url) else None
-    # Most of a start is this import: the process of the writer starts beside it.
+    # Most of a start is this import: the process of the writer starts meanwhile.
     from clarion.app.server import Server  # noqa: PLC0415
     from clarion.cli.set_up import set_up  # noqa: PLC0415
 

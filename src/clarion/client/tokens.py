@@ -12,8 +12,8 @@ def sign_user_token(
 ) -> str:
     """Return a token with which a user's own client may read their inbox.
 
-    `secret` is the app's user secret, or its private key in PEM for ES256 and EdDSA. Whoever has it
-    can read every inbox of the app: keep it on your server.
+    `secret` is the app's user secret, or its private key in PEM for ES256 and EdDSA. Anyone who
+    has it can read every inbox of the app: keep it on your server.
     """
     now = int(time.time())
     claims = {"sub": user_id, "aud": app_id, "iat": now, "exp": now + round(hours * 3600)}

@@ -1,6 +1,6 @@
 """The page `/demo`: two users of the demo app in one window, each with a bell.
 
-It is there with `--demo`, answers requests from this machine alone, and is for the demo app alone.
+It is served with `--demo`, to requests from this machine alone, and for the demo app alone.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from clarion.events.port import PipelinePorts, Undecided
 from clarion.events.waiting import fail_without_type
 from clarion.pacing import WorkSlices, read_in_chunks
 
-# A batch can hold many events for one user, which refuse each other. After so many rounds they go
-# back to the queue, and other jobs come first.
+# A batch can hold many events for one user, which refuse each other. After this number of rounds
+# they go back to the queue, and other jobs come first.
 ROUNDS = 20
 # How long the slow templates of an app may hold a worker; then other jobs come first.
 RENDERING_S = 1.0

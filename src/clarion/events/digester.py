@@ -23,8 +23,8 @@ from clarion.inbox.model import InboxUpdate
 
 # A digest takes in at most this many; the rest is the next digest.
 DIGEST_LIMIT = 1_000
-# So many parts are tried for one that can be rendered. Each may take a quarter of a second, of the
-# 20 that an app has in a minute.
+# Parts that are tried to find one that can be rendered. Each may take a quarter of a second, of the
+# 20 seconds that an app has in a minute.
 TEXTS_LIMIT = 50
 
 

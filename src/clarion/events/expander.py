@@ -22,8 +22,8 @@ from clarion.events.port import PipelinePorts
 from clarion.pages import Page
 
 CHUNK = 500
-# While an app has so many decisions due in a lane, no more are added to it: the queue stays short,
-# and its other events do not wait behind a whole audience.
+# Decisions due in a lane of an app above which no more are added: the queue stays short, and other
+# events of the app do not wait behind a whole audience.
 DUE_LIMIT = 1_000
 
 

@@ -17,7 +17,7 @@ from clarion.events.model import TOKEN_STEP, Job
 # How long a claim holds, unless it is renewed. The jobs of a node that died are released earlier:
 # see `nodes/membership.py`.
 LEASE_MS = 45_000
-# What is still held when so much of its lease is left is renewed.
+# A claim that is still held is renewed when this much of its lease is left.
 RENEWED_MS = 25_000
 RENEW_EVERY_S = 5.0
 # The fencing token of a job that is claimed when it is added.

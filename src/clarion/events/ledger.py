@@ -12,7 +12,7 @@ from clarion.telemetry.logs import get_logger
 
 MINUTE_MS = 60_000
 AGES_MS = (2 * MINUTE_MS, 60 * MINUTE_MS, 24 * 60 * MINUTE_MS)
-# So much of the past is checked in one step; what a server missed while it was stopped is skipped.
+# The time that one step checks; a longer gap, while the server was stopped, is skipped.
 STEP_MS, SKIP_MS = MINUTE_MS, 60 * MINUTE_MS
 # More than these are not remembered: one is a fault already.
 LOST_LIMIT = 100

@@ -42,7 +42,7 @@ NEVER = 1 << 62
 # The pools of jobs that are not deliveries.
 DECISIONS = ""
 AUDIENCES = "audience"
-# All pools. What is in an inbox is there with the decision.
+# All pools. There is none for the inbox: it shows a notification as soon as it is decided.
 POOLS = (DECISIONS, AUDIENCES, *(each.value for each in Channel if each is not Channel.IN_APP))
 
 

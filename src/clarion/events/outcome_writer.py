@@ -25,7 +25,7 @@ from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes, Queue
 from clarion.events.tracing import JobTraces
 from clarion.history.model import DeliveryStatus
-from clarion.push.port import Gateway
+from clarion.push.port import Dispatch
 from clarion.telemetry.logs import event_id, get_logger
 from clarion.telemetry.metrics import PipelineMetrics
 
@@ -67,7 +67,7 @@ class OutcomeWriter:
     on_due: Callable[[str, str], None]
     leases: Leases
     queue: Queue
-    gateway: Gateway | None = None  # None: nothing is sent to devices
+    gateway: Dispatch | None = None  # None: nothing is sent to devices
     trace: JobTraces | None = None  # None: traces are off
 
     async def run_safely(
@@ -150,10 +150,10 @@ class OutcomeWriter:
     async def _find_refused(
         self, refused: Sequence[JobOutcome], unknown: AbstractSet[str]
     ) -> list[Job]:
-        """Return the jobs to be done again, which are those that this node still holds.
+        """Return the jobs to be done again: those that this node still holds.
 
-        One that it does not hold may have been stored by an earlier write, of which the answer was
-        lost: then others are told of it now.
+        An outcome of another job may have been stored by an earlier write whose answer was lost:
+        then it is published now.
         """
         doubtful = [each for each in refused if each.job.id in unknown]
         if not doubtful:
@@ -191,7 +191,7 @@ class OutcomeWriter:
         return [each if each.job is job else replace(each, job=job) for each, job in pairs]
 
     def report(self, outcome: JobOutcome) -> None:
-        """Count an outcome that is stored, and tell others of it."""
+        """Count an outcome that is stored, and publish it."""
         self._publish(outcome)
         is_dead = isinstance(outcome.next, DeadLetter)
         next_ = outcome.next
@@ -216,6 +216,6 @@ def _choose(first: ClarionError | None, second: ClarionError) -> ClarionError:
 
 
 def back_off(tries: int) -> float:
-    """Return the wait after so many tries: 1-2 s, 2-4 s, 4-8 s, … up to 600 s, at random."""
+    """Return the random wait before the next try: 1-2 s, 2-4 s, 4-8 s, … up to 600 s."""
     longest = min(FIRST_WAIT_S * 2**tries, LONGEST_WAIT_S)
     return random.uniform(longest / 2, longest)  # noqa: S311 - jitter

@@ -23,7 +23,7 @@ from clarion.events.handover import Handover
 from clarion.events.intake import Intake
 from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, Leases
 from clarion.events.lost_claims import LostClaims
-from clarion.events.model import AUDIENCES, DECISIONS, NEVER, Job, JobKind, JobOutcome
+from clarion.events.model import AUDIENCES, DECISIONS, NEVER, POOLS, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import Decide, JobHandler, PipelinePorts
 from clarion.events.quotas import BatchSize, SharedBatch
@@ -36,7 +36,7 @@ from clarion.events.worker import Pool, Worker
 from clarion.fields import REFUSED_SCHEMES
 from clarion.telemetry.metrics import PipelineMetrics
 
-# While one commits its batch, another decides the next: so many turns an app may have at once.
+# Turns that an app may have at once: while one commits its batch, another decides the next.
 TURNS_PER_APP = 2
 # Other apps find a free worker while one app has all the turns that it may have.
 DECIDERS = 8
@@ -191,7 +191,7 @@ class Pipeline:
         self._note_due(DECISIONS, app_id)
 
     async def hasten(self, app_id: str, channel: Channel, after_ms: int) -> None:
-        """Make what waits for another try on a channel due after so long, the most urgent first."""
+        """Make deliveries that wait for a retry on a channel due sooner, urgent ones first."""
         due_at, left = self._ports.clock.now() + after_ms, HASTENED_LIMIT
         for lane in sorted(Priority, reverse=True):
             found = HASTENED_AT_ONCE
@@ -253,11 +253,7 @@ class Pipeline:
 
 
 def _make_turns() -> dict[str, Turns]:
-    return {
-        DECISIONS: Turns(per_app=TURNS_PER_APP),
-        AUDIENCES: Turns(per_app=1),
-        **{channel.value: Turns(per_app=1) for channel in _CHANNELS},
-    }
+    return {pool: Turns(per_app=TURNS_PER_APP if pool == DECISIONS else 1) for pool in POOLS}
 
 
 def _make_channel_pools(

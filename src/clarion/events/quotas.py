@@ -22,7 +22,7 @@ SHARES: Mapping[Priority, int] = {
 
 # While several apps are active.
 SHARED_BATCH = 64
-# An app is active for so long after its last turn.
+# How long an app counts as active after its last turn.
 ACTIVE_MS = 10_000
 
 
@@ -71,7 +71,7 @@ class SharedBatch:
         self._size = size
         self._find_room = find_room
         self._on_drained = on_drained
-        # The lanes of which the last claim found as many jobs as it asked for.
+        # The lanes in which the last claim found as many jobs as it asked for.
         self._full: dict[str, set[Priority]] = {}
 
     async def find(self, app_id: str) -> Mapping[Priority, int]:

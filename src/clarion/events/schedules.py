@@ -36,7 +36,7 @@ _UNTRIED_LONGEST_S = 5 * _MINUTE
 def find_wait_s(
     channel: Channel, tries: int, elapsed_s: float, retry_after_s: float | None = None
 ) -> float | None:
-    """Return the wait after so many failed tries, None after the last one.
+    """Return the wait after a number of failed tries, None after the last one.
 
     `retry_after_s` is the time that the provider asked for; it replaces the wait. If the schedule
     ends early because the provider asked for short times, it starts once more, and such times do
@@ -65,5 +65,5 @@ def add_jitter(retry_after_s: float) -> float:
 
 
 def _is_over(waits: Sequence[float], tries: int, elapsed_s: float) -> bool:
-    """Whether the schedule ends after so many tries in so much time; two rounds are the most."""
+    """Whether the schedule ends after these tries in this time, at the latest after two rounds."""
     return tries > 2 * len(waits) or (tries > len(waits) and elapsed_s >= sum(waits))

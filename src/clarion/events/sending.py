@@ -42,8 +42,8 @@ from clarion.telemetry.traces import Kind, current, entered
 # Shorter than the lease: an outcome that comes after it would be refused.
 LONGEST_ATTEMPT_S = 40.0
 TEXT_LENGTH = 1_000
-# A provider that may have taken a message is tried again with the same id, so often. Then another
-# one is: a message that may come twice is better than one that may not come.
+# How often a provider that may have taken a message is tried again with the same id. Then another
+# one is tried: a message that may arrive twice is better than one that may not arrive.
 UNKNOWN_LIMIT = 3
 # An address whose last attempt ended so needs no other.
 _SETTLED = frozenset({"delivered", "sent", "rejected", "gone"})

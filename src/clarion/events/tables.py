@@ -42,7 +42,7 @@ JOBS = Table(
     by_app=("pool", "lane", "app_id", "due_at"),
     where=f"pool IN ({_POOLS}) AND lane IN ({_LANES})",
     shard=("app_id", "user_id"),
-    note="those of an audience have no user, and go with their event",
+    note="jobs for an audience have no user: they are placed with their event",
 )
 DEDUPES = Table(
     "dedupes",
@@ -53,7 +53,7 @@ DEDUPES = Table(
     columns={**OF_USER, **plain("id notification_id"), **times("expires_at")},
     ends=Expires("dedupes_expiring"),
     shard=("app_id", "id"),
-    note="its id begins with that of the user",
+    note="the id begins with that of the user",
 )
 LIMIT_COUNTS = Table(
     "limit_counts",
@@ -64,7 +64,7 @@ LIMIT_COUNTS = Table(
     columns={"app_id": APP_ID, "id": PLAIN, "used": PLAIN, "expires_at": TIME},
     ends=Expires("limit_counts_expiring"),
     shard=("app_id", "id"),
-    note="its id begins with that of the user",
+    note="the id begins with that of the user",
 )
 # An event to one user alone is deleted with the user. One to several loses this recipient; one
 # that names the user as actor or target loses that, and so do its notifications.
@@ -87,5 +87,5 @@ EVENTS = Table(
     },
     ends=Pruned("events", ("event_days",)),
     shard=("app_id", "id"),
-    note="counts what is left to decide on all shards",
+    note="counts the recipients that are left to decide, who are on all shards",
 )

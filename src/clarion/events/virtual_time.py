@@ -56,7 +56,7 @@ class VirtualTime:
 
     @contextlib.asynccontextmanager
     async def _limit(self) -> AsyncIterator[list[bool]]:
-        """Yield what tells whether the work was done in time."""
+        """Yield a function that returns whether the work was done in time."""
         done: list[bool] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.limit_s):

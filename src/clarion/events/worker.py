@@ -20,7 +20,7 @@ from clarion.events.quotas import BatchSize, Quotas
 from clarion.events.turns import Turns
 from clarion.telemetry.logs import event_id, get_logger
 
-# After so many claims without progress a job is a dead letter: it may be one that kills its worker.
+# A job that was claimed this often without progress is a dead letter: it may kill its worker.
 CLAIMS = 50
 # While new events of an app keep coming, its stored jobs are claimed in every fourth turn only.
 CLAIM_EVERY = 4

@@ -34,7 +34,7 @@ ATTEMPTS = Table(
     ends=GoesWith("notifications"),
     archived=True,
     shard=("notification_id",),
-    note="goes with its delivery",
+    note="placed with its notification",
 )
 DELIVERIES = Table(
     "deliveries",
@@ -77,6 +77,6 @@ NOTIFICATIONS = Table(
     ends=Pruned("deliveries", ("notification_days",)),
     archived=True,
     shard=("app_id", "user_id"),
-    note="those of an event are on all shards",
+    note="the notifications of an event are on all shards",
 )
 TABLES = (ATTEMPTS, DELIVERIES, NOTIFICATIONS)

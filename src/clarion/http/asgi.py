@@ -61,7 +61,7 @@ class Streamed(NamedTuple):
     parts: AsyncGenerator[bytes, None]
     close: Callable[[], None]
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    stalled_s: float = STALLED_S  # a client that reads nothing for so long is disconnected
+    stalled_s: float = STALLED_S  # a client that reads nothing for this time is disconnected
 
 
 class Request:

@@ -27,7 +27,7 @@ class Budget:
         self.held_bytes = 0
 
     def take(self, who: str, size: int) -> None:
-        """Hold so many bytes more; `Overloaded` if they are too many."""
+        """Hold some more bytes; `Overloaded` if they are too many."""
         held = self._held.get(who, 0) + size
         if held > self._share or self.held_bytes + size > self._total:
             raise Overloaded("Too many bodies are in transfer; retry when some have ended.")
@@ -35,7 +35,7 @@ class Budget:
         self.held_bytes += size
 
     def release(self, who: str, size: int) -> None:
-        """Hold so many bytes less."""
+        """Release some bytes."""
         self.held_bytes -= size
         left = self._held.get(who, 0) - size
         if left > 0:
@@ -51,7 +51,7 @@ class Running:
         self._counts: dict[str, int] = {}
 
     def begin(self, who: str, limit: int) -> None:
-        """Count a request until `end`; `TooManyRequests` if so many run already."""
+        """Count a request until `end`; `TooManyRequests` if too many run already."""
         count = self._counts.get(who, 0)
         if count >= limit:
             detail = f"{limit:,} requests of this caller are running; wait for their responses."

@@ -52,7 +52,7 @@ _CROWDED_PASS_S = 0.02
 _FEW_CONNECTIONS = 1_000
 # Where `struct tcp_info` of Linux has the number of bytes received.
 _BYTES_RECEIVED = struct.Struct("=128xQ")
-# While the server stops: a client that was told so has read it by then, and one that reads nothing
+# While the server stops: a client that was notified has read it by then, and one that reads nothing
 # must not hold up the stop.
 _STOPPING_S = 2.0
 # When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
@@ -118,7 +118,7 @@ class Connections:
     idle_s: float = IDLE_S
     provider_idle_s: float = PROVIDER_IDLE_S
     is_exempt: Callable[[str], bool] = is_loopback
-    # Descriptors that are known to be others' connections, of which there can be very many.
+    # Descriptors that are known to be connections of other listeners, which can be very many.
     others: Collection[int] = ()
     closed: Counter[Closed] = field(default_factory=Counter)
     _requests: dict[Client, Requests] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class Connections:
             requests.idle_s = 0.0
 
     async def check(self, elapsed_s: float) -> None:
-        """Look at every connection once; so much time has passed since the last look."""
+        """Look at every connection once, a time after the last look."""
         self._pass += 1
         accepted = [each async for each in self._list()]
         self._age(accepted, elapsed_s)

@@ -1,7 +1,7 @@
 """Requests of web pages from other origins: a page may use user tokens if its app allows it.
 
 No request has cookies that count here, so a response that any page may read gives nothing away:
-whoever sent it has the token. What is refused can be read too, so that developers see why.
+the sender has the token. A refusal can be read too, so that developers see the reason.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from msgspec import inspect
 from clarion.errors import FieldFault, InvalidFields, MalformedBody
 
 T = TypeVar("T")
-# Of the faults of a body so many are named, and of a list or map so many items are looked into.
+# Faults of a body that are named, and items of a list or map that are looked into.
 FAULTS_LIMIT = 20
 ITEMS_LIMIT = 1_000
 _PLACE = re.compile(r"^(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?$", re.DOTALL)

@@ -1,6 +1,6 @@
 """Example values of the OpenAPI document: of a field anywhere, of a field of a schema, of a schema.
 
-They tell of one comment for one user, so that the examples of several operations fit together.
+They are about one comment for one user, so that the examples of several operations fit together.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ class Front:
     async def _answer_caller(
         self, request: Request, sender: Sender, extra: Headers
     ) -> Streamed | None:
-        """Answer a request of a caller, of whom only so many may run at a time."""
+        """Answer a request of a caller, of which a limited number may run at a time."""
         is_foreign = is_from_another_origin(request)
         if is_foreign:
             self._cors.open(extra)
@@ -392,7 +392,7 @@ class Front:
         return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
     async def _serve_framework(self, request: Request, sender: Sender) -> None:
-        # Whatever the header says, the body is capped when it is read.
+        # The header may be wrong: the body is capped when it is read.
         if (request.announced_length or 0) > self._body_limit:
             raise BodyTooLarge
 

@@ -60,7 +60,7 @@ class Health:
     async def health(self, request: Request) -> Response:
         """Answer with the state of each dependency; 503 only if nothing can be served.
 
-        A stranger is told the state of the whole, not what the server is made of.
+        A client without a key gets the overall state, not the parts of the server.
         """
         dependencies = {"database": self.database, **self.others}
         states = await asyncio.gather(*(self._check(*each) for each in dependencies.items()))
@@ -90,7 +90,7 @@ class Health:
         return respond_json(200 if is_ready else 503, msgspec.json.encode(body), _NO_STORE)
 
     async def live(self, _request: Request) -> Response:
-        """Answer as long as the event loop runs, whatever is missing: a restart would not help."""
+        """Answer as long as the event loop runs: a restart would bring back no dependency."""
         return respond_json(200, b'{"live":true}', _NO_STORE)
 
     async def render_metrics(self, _request: Request) -> Response:
@@ -99,7 +99,7 @@ class Health:
         return Response(200, await (gather or self.metrics.render_in_turns)(), _TEXT)
 
     async def run(self) -> None:
-        """Check the dependencies every so often, so that their metrics are never old."""
+        """Check the dependencies at intervals, so that their metrics are never old."""
         dependencies = {"database": self.database, **self.others}
         while True:
             await asyncio.gather(*(self._check(*each) for each in dependencies.items()))
@@ -111,7 +111,7 @@ class Health:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 await dependency.check()
-        except Exception:  # noqa: BLE001 - whatever the error, the dependency did not answer
+        except Exception:  # noqa: BLE001 - any error means that the dependency did not answer
             self.metrics.dependency_health.labels(name).set(0)
             return "disconnected"
         self.metrics.dependency_health.labels(name).set(1)

@@ -24,10 +24,10 @@ from clarion.system.descriptors import FEW_WAITING
 
 CONNECTIONS = 20_000
 _BACKLOG = 1_024
-# As Apple's. A client can open so many before it knows the limit: aioapns assumes 1,000, and waits
+# As Apple's. A client can open more before it knows the limit: aioapns assumes 1,000, and waits
 # forever for a push that is refused beyond the limit.
 _STREAMS = 1_000
-# Requests that may run at a time, beside the live streams. Each takes about 7 KiB.
+# Requests that may run at a time, not counting live streams. Each takes about 7 KiB.
 _RUNNING = 3_000
 # So many are started in the order in which they arrive; if there are more, connections take turns,
 # which costs a tenth of a short request. So many wait then. Of those that arrive together some are
@@ -168,7 +168,7 @@ class _Scheduler(CallbackScheduler):
             _refuse(watcher)
             return
         self._arrived.append((watcher, _begin_body(watcher)))
-        # Set before the loop is told and cleared before it looks: nothing is left behind.
+        # Set before the loop is woken and cleared before it looks: nothing is left behind.
         if not self._is_draining:
             self._is_draining = True
             self._event_loop.call_soon_threadsafe(self._drain, context=self._ctx)
@@ -228,7 +228,7 @@ class _Scheduler(CallbackScheduler):
             self._drain_soon()
 
     def _start_arrived(self, left: int) -> int:
-        """Start so many of those that have arrived; if there are too many, all take turns."""
+        """Start some of those that have arrived; if there are too many, all take turns."""
         arrived = self._arrived
         if self._waiting.count or self._running + len(arrived) > _AT_ONCE:
             self._let_arrived_wait()

@@ -101,7 +101,7 @@ PLUGINS = (_NoSchemas(),)
 
 
 class OpenApiDocument:
-    """The encoded document: made once, when it is first asked for, beside the event loop."""
+    """The encoded document: made once, when it is first asked for, in a thread."""
 
     def __init__(
         self, framework: Litestar, fast_routes: Sequence[FastRoute], tags: Sequence[Tag] = ()

@@ -70,7 +70,7 @@ def name_of(named: Any) -> str:
 
 
 def _list_options(wanted: Any) -> Sequence[Any]:
-    """Return the parts of a union of objects: msgspec could not tell these apart."""
+    """Return the parts of a union of objects: msgspec could not distinguish these."""
     options = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else ()
     return options if len(options) > 1 and NoneType not in options else (wanted,)
 

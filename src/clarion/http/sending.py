@@ -1,7 +1,7 @@
 """Sends a response: a large one in parts, so that a client that does not read costs little memory.
 
 Granian buffers four parts of a response and hyper a fifth; then `send` waits until one is written.
-A body that is handed over at once is copied and kept until it is written, and nobody is told when.
+A body that is handed over at once is copied and kept until it is written, without a notice when.
 """
 
 from __future__ import annotations

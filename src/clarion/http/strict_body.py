@@ -27,7 +27,7 @@ class StrictBody(AbstractDTO[Any]):
         field = self.asgi_connection.route_handler.parsed_data_field
         return decode(_decoder_of(field.annotation), value)
 
-    # The rest is what Litestar asks of a DTO: there is no transfer type beside the type itself.
+    # The rest is what Litestar asks of a DTO: the type itself is the transfer type.
 
     @classmethod
     def create_for_field_definition(cls, *_args: Any, **_more: Any) -> None:

@@ -84,7 +84,7 @@ def read_visitor(scope: Scope, peers: Peers) -> Visitor:
 def _find_client(scope: Scope, peer: str, peers: Peers) -> str:
     """Return the last address in `X-Forwarded-For` that is no proxy of ours.
 
-    What is before it was written by whoever has that address, and may be wrong.
+    The client at that address wrote the part before it, which may be wrong.
     """
     given = [
         value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"

@@ -1,6 +1,6 @@
 """The clients that have an inbox open on this node, and how they learn that it changed.
 
-Whichever node changes an inbox tells all others who is concerned, once in a turn of the loop.
+The node that changes inboxes publishes their users to all others, once in a turn of the loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from clarion.nodes.watch import Watch
 from clarion.pacing import Pace
 from clarion.telemetry.logs import get_logger
 
-# How often changes by other nodes are looked for: while the bus is not heard, and while it is.
+# How often changes by other nodes are looked for: while the bus is disconnected, and otherwise.
 POLL_S = 3.0
 CHECK_S = 30.0
 CHANGED = "inbox.changed"
@@ -82,7 +82,7 @@ class LiveClients:
         self._total = total
         self._bus = bus
         self._watch = Watch(bus, disconnected_s=poll_s, connected_s=check_s)
-        # App and id of users whose inbox has changed, and of whom other nodes are not told yet.
+        # App and id of users whose inbox has changed, which is not published yet.
         self._changed: dict[_Owner, None] = {}
         bus.subscribe(CHANGED, self._take_changed)
         self._pace = Pace()
@@ -136,7 +136,7 @@ class LiveClients:
         return left <= 0 or (left <= self._reserve <= self._counts[app_id])
 
     def close(self, client: LiveClient) -> None:
-        """Remove a client, if it is there."""
+        """Remove a client, if it is registered."""
         user = self._users.get((client.app_id, client.user_id))
         if user is None or client not in user.clients:
             return
@@ -158,7 +158,7 @@ class LiveClients:
         self._wake(app_id, user_id)
 
     def _publish(self) -> None:
-        """Tell other nodes who is concerned by the changes of this turn."""
+        """Publish the users whose inboxes changed in this turn."""
         owners, self._changed = list(self._changed), {}
         for start in range(0, len(owners), ANNOUNCED_AT_ONCE):
             self._bus.publish(CHANGED, _encode(owners[start : start + ANNOUNCED_AT_ONCE]))
@@ -224,7 +224,7 @@ class LiveClients:
             client.end(EndReason.RESTARTING)
 
     async def run(self) -> None:
-        """Look for changes that other nodes made and have not told, until cancelled."""
+        """Look for changes by other nodes that the bus did not bring, until cancelled."""
         while True:
             await self._watch.until_due()
             try:

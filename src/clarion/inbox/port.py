@@ -49,7 +49,7 @@ class Inboxes(Protocol):
     ) -> tuple[Notification, ...]:
         """Return those whose last change has a number above `after`, in that order.
 
-        Dismissed ones too. One that changed several times is there once, as it is now.
+        Dismissed ones too. One that changed several times is returned once, as it is now.
         """
 
 

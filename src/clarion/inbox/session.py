@@ -16,7 +16,7 @@ from clarion.inbox.frames import Action, Frame, Hello
 from clarion.inbox.model import InboxAction
 from clarion.sockets.protocol import Close, CloseCode, Ping, Pong, SendFrame, Session
 
-# So many actions may be in progress at a time.
+# Actions that may be in progress at a time.
 ACTIONS_LIMIT = 64
 
 

@@ -11,17 +11,17 @@ NODES = Table(
     key=("id",),
     owner=Owner.INSTALLATION,
     impersonal="of the installation",
-    ends=Stays("Other nodes remove one that is gone."),
-    not_copied="They are those that run.",
+    ends=Stays("Other nodes delete the row of a node that is gone."),
+    not_copied="The nodes of the target write their own rows.",
 )
 LEADERS = Table(
     "leader",
     Leader,
     key=("id",),
     owner=Owner.INSTALLATION,
-    impersonal="which node does what one does for all",
+    impersonal="the node that runs the common housekeeping",
     ends=Stays("One row."),
-    not_copied="It is one of the nodes that run.",
+    not_copied="A node of the target becomes the leader.",
     note="one row",
 )
 TABLES = (NODES, LEADERS)

@@ -40,7 +40,7 @@ USERS = Table(
         **times("last_login_at last_seen_at created_at updated_at deleted_at"),
         "version": Omitted("counts changes"),
     },
-    ends=Stays("Deleted users are erased after `deleted_user_days`."),
+    ends=Stays("Deleted users are erased after `--deleted-user-days`."),
     shard=("app_id", "id"),
 )
 USER_TAGS = Table(
@@ -98,7 +98,7 @@ SEGMENTS = Table(
     key=("app_id", "name"),
     owner=Owner.APP,
     impersonal="filters of apps",
-    ends=Stays("An app deletes its segments."),
+    ends=Stays("Deleted over the API."),
     shard=("app_id",),
     note="small, on every shard",
 )
@@ -109,7 +109,7 @@ ERASURES = Table(
     owner=Owner.APP,
     impersonal="the hash of a user is keyed; the sealed subject is removed when an erasure is done",
     columns={"user_hash": HASH, "subject": Sealed(subject_context)},
-    ends=Stays("They are receipts, and keep erased ids from being created by a restore."),
+    ends=Stays("Kept as receipts and tombstones of erased users."),
     shard=("app_id",),
 )
 ERASURE_KEYS = Table(

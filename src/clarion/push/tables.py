@@ -77,7 +77,7 @@ PUSH_ENDPOINTS = Table(
     },
     ends=GoesWith("devices"),
     shard=("device_id",),
-    note="found by the hash of its secret part: an index across shards",
+    note="found by `capability_hash`, which needs an index across shards",
 )
 FEEDBACK = Table(
     "feedback",
@@ -108,8 +108,8 @@ DEVICES = Table(
     },
     ends=Pruned("devices_ended", ("device_days",)),
     shard=("id",),
-    note="found by `token_hash` when it connects, and by `user_id`: both need an index across "
-    "shards",
+    note="found by `token_hash` when a device connects, and by `user_id`: both need an index "
+    "across shards",
 )
 FORMER_DEVICE_USERS = Table(
     "former_device_users",
@@ -126,7 +126,7 @@ TOPICS = Table(
     Topic,
     key=("app_id", "topic"),
     owner=Owner.APP,
-    impersonal="topics that apps made",
+    impersonal="names of topics, without subscribers",
     ends=Pruned("device_topics_deleted", ("device_days",)),
     shard=("app_id", "topic"),
 )

@@ -30,7 +30,7 @@ PREFIX = "CLARION_"
 TEST_PREFIX = "CLARION_TEST_"
 # What it sets for a service whose name begins with `clarion`; no setting has such a name.
 _OF_KUBERNETES = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_\d+_\w+)?$")
-# Each opens a dozen connections; a PostgreSQL server allows a hundred unless it is told otherwise.
+# Each opens a dozen connections; a PostgreSQL server allows a hundred by default.
 _AUTO_PROCESSES = 8
 
 
@@ -153,7 +153,7 @@ class Settings:
         0,
         0,
         600,
-        "How long a server that is told to stop still serves while `/ready` answers 503, so that "
+        "How long a server that is stopping still serves while `/ready` answers 503, so that "
         "load balancers notice.",
     )
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
@@ -187,7 +187,7 @@ class Settings:
         "admin",
         "all off",
         "WHO",
-        "Who needs a second factor to sign in: admin (whoever has the role admin), all or off.",
+        "Who needs a second factor to sign in: admin (accounts with the role admin), all or off.",
     )
     admin_networks: tuple[IPv4Network | IPv6Network, ...] = _setting(
         "",

@@ -1,4 +1,4 @@
-"""A step that joins the next unit that a task writes, whatever part of the program writes it.
+"""A step that joins the next unit that a task writes, in any part of the program.
 
 The audit log uses it: a change and its entry are durable together, and what makes the change need
 not know of the entry.
@@ -45,5 +45,5 @@ async def _write_both(
         is_written = rows is not None
     finally:
         joined.settle(is_written=is_written)
-    # Whoever wrote the unit expects the rows of its own steps.
+    # The caller expects the rows of its own steps.
     return None if rows is None else rows[:-1]

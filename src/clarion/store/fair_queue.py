@@ -21,7 +21,7 @@ ROW_BYTES = 1024
 SHARED_BYTES = 32 * 1024
 # If the others have no more than this waiting, their batch is a short one, every other time.
 LIGHT_BYTES = 16 * 1024
-# An owner is active for about so many batches after its last unit.
+# An owner counts as active for about this number of batches after its last unit.
 ACTIVE_BATCHES = 1_000
 _Future = asyncio.Future[tuple[tuple[Row, ...], ...] | None]
 # A unit that waits, its size, and the future of its caller.
@@ -73,7 +73,7 @@ class FairQueue:
         self.bytes += size
 
     def take(self, *, units: int, size: int) -> list[Waiting]:
-        """Remove and return so much at most, but at least one unit if any waits."""
+        """Remove and return units up to a size, but at least one if any waits."""
         is_shared = self._is_shared()
         least = min(LIGHT_BYTES, size) if is_shared else size
         if self.units <= units and self.bytes <= least:  # the usual case

@@ -17,12 +17,12 @@ from clarion.store.fair_queue import FairQueue, Waiting, size_of
 from clarion.store.statement import Row, Unit
 from clarion.telemetry.tallies import Tally
 
-# After so long the disk or database is assumed to be stuck, and new units are refused.
+# After this time the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
 # Each caller goes on with its request then, in the same turn of the loop.
 RESOLVED_AT_ONCE = 100
 Rows = tuple[tuple[Row, ...], ...]
-# A larger batch gains nothing: its commit takes 10 to 50 ms, of which the fsync is a small part.
+# A larger batch gains nothing: the fsync is a small part of the 10 to 50 ms of its commit.
 BATCH_BYTES = 4 * 1024 * 1024
 # 20,000 of the largest pushes.
 WAITING_BYTES = 128 * 1024 * 1024

@@ -60,7 +60,7 @@ class SharedReads(Generic[K, V]):
         except BaseException as error:
             for future in _open(chain.from_iterable(waiting.values())):
                 future.set_exception(error)
-                future.exception()  # whoever waited may leave before it is raised there
+                future.exception()  # the caller may be cancelled before it is raised there
             if not isinstance(error, Exception):
                 raise
         else:

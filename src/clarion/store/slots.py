@@ -11,7 +11,7 @@ import msgspec
 
 from clarion.errors import Overloaded
 
-# A read of housekeeping may take so long; no caller waits for it.
+# How long a read of housekeeping may take; no caller waits for it.
 BACKGROUND_LIMIT_S = 30.0
 
 
@@ -29,7 +29,7 @@ USUAL = SlowReadLimits()
 
 
 class Slots:
-    """So many run at once, first come, first served; those of one app run one after the other."""
+    """Limits what runs at once, first come, first served; one at a time for each app."""
 
     def __init__(self, count: int, *, wait_s: float) -> None:
         self._free = asyncio.Semaphore(count)

@@ -36,8 +36,8 @@ class Unit(NamedTuple):
     `key` is the id of what the unit changes (a user, a device). Batches are written in key order,
     so that two nodes that write the same rows wait for each other instead of deadlocking.
     `owner` is the id of the app whose request it is part of: apps share the writer fairly.
-    `is_aside` is true of what a request writes beside its change, such as counts of attempts: the
-    entry of the audit log does not join it.
+    `is_aside` is true of what a request writes apart from its change, such as counts of attempts:
+    the entry of the audit log does not join it.
     `is_last` is true of one that ends what other units of its batch may add: it is run after them.
     """
 

@@ -12,7 +12,7 @@ from clarion.store.statement import Statement, Step, Unit, Value
 async def sweep(engine: Engine, find: Statement, change: Statement, **values: Value) -> int:
     """Find rows and change each; return how many were changed.
 
-    `find` selects what `change` needs beside the values, in the order of its parameters. `change`
+    `find` selects the other parameters of `change`, in their order. `change`
     checks its condition again and returns a row if it held.
     """
     found = await engine.fetch_in_background(find, **values)

@@ -20,7 +20,7 @@ INSTALLATION = _of_database(
     impersonal="the id of the database",
     columns={"seal": Sealed(seal_context)},
     ends=Stays("One row."),
-    not_copied="Its row is written at the end: it makes the copy a database.",
+    not_copied="Written last: this row marks the copy as complete.",
     note="one row for each shard",
 )
 RETIRED_KEYS = _of_database(
@@ -28,7 +28,7 @@ RETIRED_KEYS = _of_database(
     tuple,
     key=("id",),
     impersonal="ids of keys",
-    ends=Stays("A node must never seal with a replaced key."),
+    ends=Stays("Kept so that no node seals with a replaced key."),
 )
 COPIED_TABLES = _of_database(
     "copied_tables",
@@ -38,7 +38,7 @@ COPIED_TABLES = _of_database(
     columns={"last_key": Omitted("how far a table is copied")},
     ends=Stays("Empty once the copy is complete."),
     not_copied="It is the progress of the copy itself.",
-    note="for each shard",
+    note="each shard has its own",
 )
 MIGRATIONS = _of_database(
     "migrations",
@@ -46,7 +46,7 @@ MIGRATIONS = _of_database(
     key=("version",),
     impersonal="of the schema",
     ends=Stays("One row for each migration."),
-    not_copied="Each engine has files of its own.",
-    note="for each shard",
+    not_copied="The schema of each engine is recorded when it is created.",
+    note="each shard has its own",
 )
 TABLES = (INSTALLATION, RETIRED_KEYS, COPIED_TABLES, MIGRATIONS)

@@ -19,7 +19,7 @@ _KEY_BYTES = 32
 _KEYS_LIMIT = 2
 # New files and directories are for this account alone.
 PRIVATE_UMASK = 0o077
-# The files beside a SQLite database have its permissions.
+# The files of a SQLite database all have its permissions.
 _DATABASE_ENDS = ("", "-wal", "-shm", "-journal")
 
 
@@ -121,7 +121,7 @@ class DataDirectory:
         self.master_key = path / "master.key"
         self._lock = path / "clarion.lock"
         self._for_tests = path / "for-tests"
-        # Beside the file of the keys, which is replaced as a whole.
+        # Not the file of the keys itself, which is replaced as a whole.
         self._key_lock = path / "master.key.lock"
         self._set_up_lock = path / "set-up.lock"
 

@@ -7,7 +7,7 @@ import resource
 
 import msgspec
 
-# Kept for the store, Redis, providers, files and the log, whatever clients do.
+# Kept for the store, Redis, providers, files and the log: clients cannot take them.
 RESERVE = 256
 # Held open, and released when no other is left.
 HELD = 160

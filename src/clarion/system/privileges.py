@@ -1,4 +1,4 @@
-"""The account of the server: root is told that it need not be, and can be given up."""
+"""The account of the server: warns when started as root, and can drop privileges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _become(user: str, data: Path) -> None:
     if os.geteuid() != ROOT:
         raise StartError("--user: only root can change the account; leave it out.")
     if not data.exists():
-        # Where it is to be, only root may be able to make it. What is there already stays as it is.
+        # Only root may be able to create it there. An existing directory stays as it is.
         data.mkdir(mode=_PRIVATE, parents=True)
         os.chown(data, account.pw_uid, account.pw_gid)
     # The groups first: without root they cannot be changed any more.

@@ -49,7 +49,7 @@ def open_files(block: bytes, passphrase: str) -> _Files:
 
 
 def read_files(directory: Path) -> _Files:
-    """Return what an installation needs beside its database: keys, certificates, first-run.json."""
+    """Return the files that an installation needs: keys, certificates, first-run.json."""
     names = ("master.key", "first-run.json", "tls/*", "provider-keys/*")
     paths = [path for name in names for path in sorted(directory.glob(name)) if path.is_file()]
     return {str(path.relative_to(directory)): path.read_bytes() for path in paths}

@@ -11,8 +11,8 @@ from clarion.telemetry.logs import get_logger
 # The pause before a restart doubles with each failure in a row: 1, 2, 4 … 30 s.
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
-# A loop that has failed so often in a row is reported. A run of five minutes ends the row: longer
-# than any loop sleeps between two steps, or one that fails at each step would never be reported.
+# A loop is reported after this number of failures in a row. A run of five minutes ends the row: it
+# is longer than any sleep of a loop, or one that fails at each step would never be reported.
 FAILURES_LIMIT = 3
 STABLE_S = 300.0
 # A cancellation that comes when something was just done can be lost, in libraries too (until Python
@@ -76,7 +76,7 @@ class Supervisor:
             error: Exception | None = None
             try:
                 await loop.run()
-            except Exception as raised:  # noqa: BLE001 - whatever it is, the loop must go on
+            except Exception as raised:  # noqa: BLE001 - no error may end the loop
                 error = raised
             if self._is_stopping:
                 return

@@ -49,7 +49,7 @@ class GatewayMetrics:
         self._sent[priority, status] += 1
 
     def count_ended(self, status: str, count: int = 1) -> None:
-        """Count messages that ended without being delivered, whatever their priority."""
+        """Count messages of any priority that ended without being delivered."""
         self._sent["any", status] += count
 
     def observe_delivery(self, priority: int, seconds: float | None) -> None:

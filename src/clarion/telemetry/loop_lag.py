@@ -1,6 +1,6 @@
 """Watches the event loop: how late it runs, and what blocked it.
 
-Everything in this process shares one loop, so whatever runs long on it delays everybody. A timer on
+Everything in this process shares one loop, so long work on it delays everything. A timer on
 the loop measures how late it is called; a thread beside the loop notes, while the loop is blocked,
 where it is.
 """
@@ -70,7 +70,7 @@ class LoopWatch:
     def _measure(self, beat: _Beat) -> None:
         now, cpu = time.monotonic(), time.thread_time()
         lag_s = max(0.0, now - beat.at - _INTERVAL_S)
-        # At least so much of the lag was work of this thread, and not of others on a busy machine.
+        # At least this part of the lag was work of this thread, not of others on a busy machine.
         cpu_s = max(0.0, cpu - beat.cpu - _INTERVAL_S)
         beat.at, beat.cpu = now, cpu
         place, self._place = self._place, ""

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from clarion import __version__
-from clarion.nodes.bus_counts import BusCounts
+from clarion.nodes.bus import BusCounts
 from clarion.pacing import WorkSlices
 from clarion.telemetry.gateway_metrics import CircuitMetrics, GatewayMetrics, watch_devices
 from clarion.telemetry.pipeline_metrics import ChannelMetrics, PipelineMetrics, watch_ledger
@@ -190,7 +190,7 @@ class Metrics:
         self._watch("clarion_sandbox_waiting", doc, lambda: sandbox.waiting)
 
     def watch_bus(self, bus: WatchedBus) -> None:
-        """Export what is said to other nodes, and whether they are heard."""
+        """Export what is published to other nodes, and whether the bus is connected."""
 
         def read() -> Iterable[Metric]:
             counts = bus.counts
@@ -205,11 +205,11 @@ class Metrics:
             doc = "Messages to or from other nodes that were dropped, by reason."
             dropped = {(str(reason),): count for reason, count in counts.dropped.items()}
             yield counter("clarion_bus_dropped", doc, ("reason",), dropped)
-            doc = "Times the node began to hear other nodes."
+            doc = "Times the node subscribed to other nodes."
             yield CounterMetricFamily("clarion_bus_rebuilds", doc, counts.rebuilds)
 
         self.registry.register(Scraped(read))
-        doc = "1 if the node hears all other nodes, otherwise 0."
+        doc = "1 if the node receives from all other nodes, otherwise 0."
         self._watch("clarion_bus_hearing", doc, lambda: int(bus.is_connected))
 
     def watch_loops(self, count_restarts: Callable[[], Mapping[str, int]]) -> None:

@@ -1,4 +1,4 @@
-"""Traces: the steps of an event or a push, from the request to the device, on whatever node.
+"""Traces: the steps of an event or a push, from the request to the device, on all nodes.
 
 They are off unless the environment configures an exporter. Then `current` is None everywhere, and
 nothing else is done for them. The context of a step is a text in the form of W3C Trace Context: it
@@ -73,7 +73,7 @@ class Tracer(Protocol):
     ) -> Span:
         """Start a step after the one with this context, which may be of another node.
 
-        With `age_ms`, the step began so long ago.
+        With `age_ms`, the step began that many milliseconds ago.
         """
 
     async def close(self) -> None:
@@ -131,7 +131,7 @@ def id_of(context: str) -> str:
 
 
 def make_headers() -> dict[str, str]:
-    """Return the headers that tell a receiver of the step that this task is in; none if off."""
+    """Return the headers with the step that this task is in, for a receiver; none if off."""
     context = find_context()
     if context is None:
         return {}

@@ -12,6 +12,7 @@ from clarion.push.model import (
     MessageReason,
     MessageStatus,
     PushPriority,
+    StoredMessage,
     make_message_id,
 )
 from clarion.push.sql.messages import add_steps
@@ -346,7 +347,7 @@ async def store_one(gateway: Gateway, **changes: Any) -> tuple[Message, MessageS
     message, status, reason = gateway.dispatch.make_message(
         gateway.device, content, message_id, "n"
     )
-    await gateway.store.open.write(Unit("n", add_steps(message, status, reason)))
+    await gateway.store.open.write(Unit("n", add_steps([StoredMessage(message, status, reason)])))
     return message, status
 
 
@@ -398,6 +399,8 @@ async def test_what_others_stored_counts_for_the_limit() -> None:
         message, status, reason = gateway.dispatch.make_message(
             gateway.device, gateway.make_push(), f"m{n}", f"n{n}"
         )
-        await gateway.store.open.write(Unit("n", add_steps(message, status, reason)))
+        await gateway.store.open.write(
+            Unit("n", add_steps([StoredMessage(message, status, reason)]))
+        )
         await gateway.dispatch.announce(message, status)
     assert len(await gateway.stored()) <= 17

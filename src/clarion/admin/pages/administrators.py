@@ -114,7 +114,7 @@ async def _form_values(visit: Visit, account: dict[str, Any]) -> dict[str, Any]:
 
 
 async def show_account(visit: Visit) -> Response:
-    """Show the sessions of whoever is signed in, changes to the account, and a form."""
+    """Show the sessions of the visitor, changes to the account, and a form."""
     return await visit.render("account.html", **await _account_values(visit))
 
 

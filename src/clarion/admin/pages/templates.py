@@ -1,4 +1,4 @@
-"""A template: its source beside what it becomes, its versions, and sending it to oneself."""
+"""A template: its source next to the preview, its versions, and a test message."""
 
 from __future__ import annotations
 

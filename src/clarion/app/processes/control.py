@@ -23,7 +23,7 @@ _FAILED = b"failed "
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a process is told first, with a socket to each process that runs already."""
+    """The first message to a process, with a socket to each process that runs already."""
 
     settings: Settings
     number: int

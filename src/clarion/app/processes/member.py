@@ -51,7 +51,7 @@ class Member:
 
     def report_ready(self) -> None:
         """Let the parent know that this process serves requests."""
-        with contextlib.suppress(OSError):  # it has ended: this process is told so
+        with contextlib.suppress(OSError):  # the parent has ended: this process notices
             self._control.send(READY)
 
     def are_all_ready(self) -> bool:

@@ -28,8 +28,8 @@ from clarion.telemetry.logs import get_logger
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 STABLE_S = 60.0
-# Once the first process serves, the others have so long to start: the database may be away for a
-# moment. What is wrong for longer ends the server.
+# How long the others may take to start once the first process serves: the database may be away for
+# a moment. A fault that lasts longer ends the server.
 START_S = 60.0
 _SERVER_ID_LENGTH = 64
 
@@ -166,7 +166,7 @@ class ProcessGroup:
         return child
 
     def _link(self, child: _Child) -> None:
-        """Connect a new process with each that runs, and tell it to start."""
+        """Connect a new process with each that runs, and start it."""
         others = tuple(self._children.values())
         with contextlib.ExitStack() as stack:
             ends = []

@@ -43,7 +43,7 @@ class Life:
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, devices: Sequence[Device], seconds: float) -> None:
-        """Let things happen for so long, or until somebody stops it."""
+        """Let things happen for a time, or until it is stopped."""
         line, loop = ProgressLine(self.counts), asyncio.get_running_loop()
         began = loop.time()
         async with asyncio.TaskGroup() as group:

@@ -61,7 +61,7 @@ class Person:
 
 
 def make_people(count: int, chance: random.Random) -> list[Person]:
-    """Return so many people; the first ones are the same each time."""
+    """Return a number of people; the first ones are the same each time."""
     return [_make_person(number, chance) for number in range(count)]
 
 
@@ -99,7 +99,7 @@ def _make_person(number: int, chance: random.Random) -> Person:
 
 
 def _is_one(number: int, of: int) -> bool:
-    """Whether a person is the one of so many to whom something applies."""
+    """Whether something applies to this person, as it does to one of several."""
     return number % of == of // 2
 
 

@@ -52,7 +52,7 @@ class Preparation:
         return await self._add_devices()
 
     async def add_history(self, events: int) -> None:
-        """Send so many events at once, and some that are scheduled, cancelled or for many."""
+        """Send a batch of events, and some that are scheduled, cancelled or for many users."""
         drafts = [self.draft(self.chance) for _ in range(events)]
         for start in range(0, len(drafts), _BATCH):
             sent = await self.clarion.send_batch(drafts[start : start + _BATCH])

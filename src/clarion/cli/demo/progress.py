@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, fields
 
-# Without a terminal, a line is printed so often.
+# How often a line is printed without a terminal.
 _LINE_EVERY_S = 10.0
 
 
@@ -35,7 +35,7 @@ class ProgressLine:
         self._printed_s = -_LINE_EVERY_S
 
     def tick(self, elapsed_s: float) -> None:
-        """Show the counts after so many seconds."""
+        """Show the counts after a number of seconds."""
         if self._is_terminal:
             print(f"\r\x1b[K{self._describe(elapsed_s)}", end="", flush=True)
         elif elapsed_s - self._printed_s >= _LINE_EVERY_S:

@@ -43,7 +43,7 @@ TYPES: dict[str, dict[str, Any]] = {
         "display_name": "Exports of the stock",
         "category": "transactional",
         "default_channels": ["in_app", "stub"],
-        # For a system beside the inbox: it needs it, whoever has read it.
+        # For another system, which needs it even if the user has read it in the inbox.
         "send_when_read": True,
     },
 }

@@ -15,8 +15,8 @@ from clarion.store.lifecycle import user_rows
 from clarion.store.lifecycle.user_rows import CHUNK, ErasedUser, WriteChunk
 from clarion.store.statement import Step, statement
 
-# A worker that ends one of them at this moment is waited for, and counts it itself: after this
-# step, what is there can be ended by nobody else.
+# Waits for a worker that ends one of the jobs at this moment, and counts it itself. After this step
+# no worker can end those that are left.
 LOCK = statement(
     "lock_job_to_erase",
     """UPDATE jobs SET token = token

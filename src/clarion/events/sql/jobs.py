@@ -76,7 +76,7 @@ WAKE_USER = statement(
     f"""UPDATE jobs SET due_at = :now, {_PROGRESS} WHERE app_id = :app_id AND user_id = :user_id
     AND kind IN ('held', 'digest') AND due_at > :now AND lane >= 0""",
 )
-# The try that follows is not counted beside those before: a change must not shorten the schedule.
+# The next try does not count: a change of a provider must not shorten the schedule.
 HASTEN = statement(
     "hasten_deliveries",
     f"""UPDATE jobs SET due_at = :due_at, tries = CASE WHEN tries > 0 THEN tries - 1 ELSE 0 END

@@ -20,7 +20,7 @@ from clarion.store.statement import Row, Step, statement
 
 Fetch = Callable[..., Awaitable[Sequence[Row]]]
 _PAGE = 2_000
-# Each may have 10,000 recipients, and be half a megabyte: so many are in memory at a time.
+# Events in memory at a time: each may have 10,000 recipients and be half a megabyte.
 _FOUND = 20
 _WHOLE = 100
 _LAST = "\uffff"

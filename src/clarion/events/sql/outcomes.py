@@ -133,8 +133,8 @@ def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
         yield (deliveries.add if is_new else deliveries.put)(outcome.deliveries)
     if outcome.attempts:
         yield deliveries.add_attempts(outcome.attempts)
-    for stored in outcome.messages:
-        yield from messages.add_steps(*stored)
+    if outcome.messages:
+        yield from messages.add_steps(outcome.messages)
     if outcome.jobs:
         yield queue.add(outcome.jobs)
     if outcome.shared_jobs:

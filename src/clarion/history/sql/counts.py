@@ -22,8 +22,8 @@ _PLATFORM = f"""CASE deliveries.channel WHEN 'push' THEN COALESCE((
       SELECT devices.platform FROM attempts {JOIN_DEVICE}
       WHERE attempts.notification_id = deliveries.notification_id AND attempts.channel = 'push'
       ORDER BY attempts.attempted_at, attempts.device_id LIMIT 1), '') ELSE '' END"""
-# The first decision may be among the past ones; then these are read. Whoever was sent something
-# was allowed to be, even if the reason is now why that failed.
+# The first decision may be among the past ones; then these are read. A user who was sent something
+# was allowed to get it, even if the reason now says why sending failed.
 COUNT_DECISIONS = statement(
     "count_new_decisions",
     f"""SELECT app_id, type, channel, decided, COUNT(*), SUM(is_shown), SUM(is_first) FROM (

@@ -15,8 +15,8 @@ from clarion.store.statement import Step, Unit, keys_of, statement
 IS_COLLECTED = "status = 'collected' AND status IN ('held', 'collected')"
 _OWNER = ("notification_id", "channel", "app_id", "user_id")
 
-# What is delivered stays so, whatever becomes of it at other devices. The report about an attempt
-# may be stored before its outcome is: then it stands.
+# A delivered notification stays delivered, also if another device fails. The report about an
+# attempt may be stored before its outcome; then the report counts.
 _IS_REPORTED = """(deliveries.status = 'delivered'
     OR deliveries.reason = 'undelivered' AND excluded.status = 'sent')"""
 _INSERT = f"INSERT INTO deliveries ({DELIVERIES.columns}) VALUES ({DELIVERIES.parameters})"
@@ -63,7 +63,7 @@ LIST_ATTEMPTS = statement(
       ORDER BY attempted_at DESC, number DESC LIMIT {ATTEMPTS_SHOWN}) AS newest
     ORDER BY channel, number, device_id""",
 )
-# All of them: a device of which the first attempt was left out would be sent to again.
+# All of them: a device whose first attempt was left out would be sent to again.
 LIST_ATTEMPTS_OF_CHANNEL = statement(
     "list_attempts_of_channel",
     f"""SELECT {ATTEMPTS.columns} FROM attempts

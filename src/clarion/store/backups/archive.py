@@ -43,7 +43,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """How many rows a table has, and of which columns they are copied."""
+    """The number of rows of a table, and the columns that are copied."""
 
     rows: int
     columns: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class Manifest(msgspec.Struct, frozen=True):
 class ArchiveWriter:
     """Writes a backup under a temporary name; `finish` gives it its own.
 
-    Whatever goes wrong before leaves nothing behind.
+    A failure before that leaves nothing behind.
     """
 
     def __init__(self, target: Path) -> None:

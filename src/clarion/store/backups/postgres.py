@@ -71,7 +71,7 @@ class Snapshot:
 
 @contextlib.asynccontextmanager
 async def open_snapshot(url: str) -> AsyncIterator[Snapshot]:
-    """Read the database as it is now, whatever is written meanwhile."""
+    """Read the database as of this moment; later writes are not in it."""
     connection = await connect_or_explain(url)
     try:
         # Before the snapshot: what was committed by then is in it.

@@ -107,5 +107,5 @@ class Source:
         return found[0] if found else None
 
     def begin_copy(self, copy_id: str) -> None:
-        """Record the copy: whoever opens the database removes the record."""
+        """Record the copy; a server that opens the database removes the record."""
         self._connection.execute("UPDATE installation SET copy_id = ? WHERE slot = 1", (copy_id,))

@@ -30,7 +30,7 @@ class CopiedTable:
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """How many rows there are, and a sum of their hashes, in whatever order they come."""
+    """The number of rows, and a sum of their hashes that does not depend on their order."""
 
     count: int = 0
     total: int = 0

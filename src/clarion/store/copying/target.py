@@ -106,7 +106,7 @@ class Target:
             await self._connection.execute(_SAVE, _COPY, copy_id, None, 0, "", 0)
 
     async def read_progress(self) -> dict[str, Progress]:
-        """Return how far each table is copied of which something is."""
+        """Return the progress of each table whose copy has begun."""
         rows = await self._connection.fetch(
             """SELECT name, last_key, row_count, checksum, is_complete FROM copied_tables
             WHERE name <> $1""",

@@ -26,7 +26,7 @@ _UNKNOWN = (
 
 
 def choose_tls(url: str) -> dict[str, Any]:
-    """Return what to give the driver beside the URL.
+    """Return the options for the driver that are not in the URL.
 
     Beyond this machine only a URL that says `disable` does without TLS; `StartError` if it, or
     `PGSSLMODE`, would do so unless the server offers TLS.

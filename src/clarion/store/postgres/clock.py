@@ -16,7 +16,7 @@ from clarion.errors import ClarionError
 from clarion.telemetry.logs import get_logger
 
 EVERY_S = 60.0
-# The best of so many counts: one that had to wait for the network or the loop is less exact.
+# The best of this number of readings counts: a reading that waited for the network is less exact.
 SAMPLES = 3
 # A clock of this machine that is further off is reported.
 SKEW_LIMIT_MS = 60_000

@@ -40,7 +40,7 @@ _FETCH_S = 30.0
 READ_TIME = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 # The tasks of housekeeping wait for each other.
 _BACKGROUND_FETCH_S = 120.0
-# Beyond the time of the read itself: to connect, and to hear that the server ended it.
+# Beyond the time of the read itself: to connect, and to receive that the server ended it.
 _ANSWER_S = 5.0
 _CLOSE_S = 5.0
 OnConnect = Callable[[asyncpg.Connection], Awaitable[None]]
@@ -224,7 +224,7 @@ async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[s
 
 @contextlib.asynccontextmanager
 async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
-    """Connect for a start or a command; `StartError` for whatever fails or ends the connection."""
+    """Connect for a start or a command; `StartError` if anything fails or ends the connection."""
     connection = await connect_or_explain(url)
     try:
         try:

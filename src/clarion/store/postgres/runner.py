@@ -125,7 +125,7 @@ async def _run_group(
             await _fetch_rows(connection, group, members, report)
         else:
             await connection.executemany(group.text, [row for _, rows in members for row in rows])
-    except _OF_A_UNIT as error:  # the transaction is aborted, whoever's row it was
+    except _OF_A_UNIT as error:  # the transaction is aborted, for all of its units
         raise Spoiled from error
     if group.is_guard:
         report.refuse_without_rows(group, members)

@@ -1,4 +1,4 @@
-"""Checkpoints beside the commits: a connection of their own moves the log into the database.
+"""Checkpoints: a connection of their own moves the log into the database while others commit.
 
 A checkpoint copies each page that the log has and flushes the file, which takes as long as many
 commits. In a thread of its own it delays none: SQLite lets one connection append to the log while
@@ -22,18 +22,18 @@ LONG_PAGES = 12_000
 
 
 class Checkpoints:
-    """The checkpoints of a writer; `beside` is a connection that nobody else uses."""
+    """The checkpoints of a writer; `own` is a connection that nothing else uses."""
 
     def __init__(
         self,
         writer: apsw.Connection,
-        beside: apsw.Connection,
+        own: apsw.Connection,
         *,
         copied_pages: int = COPIED_PAGES,
         long_pages: int = LONG_PAGES,
     ) -> None:
         self._writer = writer
-        self._beside = beside
+        self._own = own
         self._copied_pages = copied_pages
         self._long_pages = long_pages
         # The length of the log, and what it was when it was last copied and last shortened.
@@ -77,14 +77,14 @@ class Checkpoints:
         self._due.set()
         self._thread.join()
         self._writer.set_wal_hook(None)
-        self._beside.close()
+        self._own.close()
 
     def _run(self) -> None:
         while self._due.wait() and not self._is_closed:
             self._due.clear()
             with self.turn:
                 self._copied = self._pages
-                self._copy(self._beside)
+                self._copy(self._own)
 
     def _copy(self, connection: apsw.Connection) -> None:
         # What was not copied is still in the log: the next checkpoint copies it, and a disk that

@@ -1,6 +1,6 @@
 """The writer process: receives batches over a socket and sends reports.
 
-Why a process: SQLite's commit must run beside the event loop, and in a Python thread it cannot.
+Why a process: a commit of SQLite must not block the event loop, and in a Python thread it does.
 The thread needs the interpreter lock after every call into SQLite, and an event loop under load
 releases it so briefly that the thread wakes too late to take it: it waits tens to hundreds of
 milliseconds, at any switch interval (`python -m bench.interpreter_lock` shows it). Another process

@@ -65,7 +65,7 @@ class WriterProcess:
     ) -> WriterProcess:
         """Start the process, unless it has begun already, and wait until the database is open."""
         child = begun or await begin_writer()
-        # Until it is open, the caller is told by an error.
+        # Until it is open, the caller gets an error.
         self = cls(*child, lambda _message: None)
         write(child.writer, path.encode())
         try:

@@ -26,7 +26,7 @@ def open_reader(path: str) -> apsw.Connection:
 
 
 def open_quick_reader(path: str) -> apsw.Connection:
-    """Open a connection for short reads, of which each is done in one way."""
+    """Open a connection for short reads."""
     reader = open_reader(path)
     keep_plans(reader)
     return reader
