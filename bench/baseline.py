@@ -116,7 +116,7 @@ def build_front(settings: Settings, stores: Stores) -> Front:
                 UserTokens(known_apps),
                 stores.clock,
                 tickets=stores.tickets,
-                is_active=ActiveUsers(stores.users, stores.clock, ()).is_active,
+                is_active=ActiveUsers(stores.users, stores.clock).is_active,
             ),
             AdminAuthenticator(
                 stores.admins, apps=stores.apps, policy=SignInPolicy(), clock=stores.clock

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from clarion.access.vault import Vault
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Category, Channel, Priority
-from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
+from clarion.catalog.sql import Categories, Templates, Types
 from clarion.channels.gateway import PushDevices
 from clarion.channels.kinds import find_address
 from clarion.channels.model import Address, OutgoingMessage, Try, Unknown
@@ -248,7 +248,7 @@ def build_pipeline(
         devices=Devices(engine),
         broadcasts=Broadcasts(engine),
         catalog=Catalog(
-            SqlTypes(engine), SqlCategories(engine), SqlTemplates(engine), clock, DirectSandbox()
+            Types(engine), Categories(engine), Templates(engine), clock, DirectSandbox()
         ),
         clock=clock,
         channels=FixedChannels(senders),

@@ -5,13 +5,13 @@ from functools import partial
 import msgspec
 
 from clarion.catalog.sandbox.child import do
-from clarion.catalog.sandbox.jobs import Answer, Job
+from clarion.catalog.sandbox.jobs import Job, JobResult
 
 
 class DirectSandbox:
     """The `Sandbox` port."""
 
-    async def run(self, app_id: str, job: Job) -> Answer:
+    async def run(self, app_id: str, job: Job) -> JobResult:
         assert app_id
         return do(msgspec.json.decode(msgspec.json.encode(job), type=Job))
 

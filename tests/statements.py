@@ -57,9 +57,9 @@ def made_when_needed() -> Iterator[Statement]:
         conditions = tuple(list_conditions(of))
         for given in (conditions, None):
             for make in (queries.count_users, queries.list_users):
-                yield make(queries.Query(), of, given)
+                yield make(queries.Parameters(), of, given)
         if conditions:
-            yield queries.count_each(queries.Query(), conditions)
+            yield queries.count_each(queries.Parameters(), conditions)
 
 
 if __name__ == "__main__":

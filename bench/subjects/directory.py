@@ -11,7 +11,7 @@ from bench.installation import Installation
 from bench.load import Request
 from bench.table import Row
 from clarion.people.model import User
-from clarion.people.sql import USERS
+from clarion.people.tables import USERS
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, statement
 

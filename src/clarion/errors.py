@@ -43,9 +43,11 @@ ClarionError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 
 class ClarionError(Exception):
@@ -136,6 +138,13 @@ class TopicNotOpen(RequestError, code="topic_not_open", status=403):
 
 class NotFound(RequestError, code="not_found", status=404):
     """The path, or the object with this id, does not exist."""
+
+
+def existing(value: T | None, detail: str) -> T:
+    """Return a value that was looked up; `NotFound` with this detail if there is none."""
+    if value is None:
+        raise NotFound(detail)
+    return value
 
 
 class MethodNotAllowed(RequestError, code="method_not_allowed", status=405):

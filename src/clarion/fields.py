@@ -8,13 +8,18 @@ from __future__ import annotations
 import re
 import unicodedata
 import zoneinfo
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from itertools import accumulate
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from clarion.errors import FieldFault, InvalidFields
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # With these a link runs code in the page that shows it, or reads what is on the machine.
 REFUSED_SCHEMES = (
@@ -196,6 +201,14 @@ def _read_scheme(text: str) -> str | None:
         raise ValueError("must not contain control characters, or begin or end with a space")
     found = _SCHEME.match(text)
     return found[1].lower() if found else None
+
+
+def check_value(field: str, check: Callable[[T], R], value: T) -> R:
+    """Return what a check makes of a value; `InvalidFields` names the field."""
+    try:
+        return check(value)
+    except ValueError as error:
+        raise InvalidFields(FieldFault(field, str(error))) from error
 
 
 def is_plain(text: str) -> bool:

@@ -52,6 +52,12 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     next: str | None
 
 
+def cut_page(found: Sequence[T], limit: int, place_of: Callable[[T], str]) -> Page[T]:
+    """Return the page of the first `limit` items; if there are more, with the last one's place."""
+    items = tuple(found[:limit])
+    return Page(items, place_of(items[-1]) if len(found) > limit else None)
+
+
 def fill_page(
     rows: Sequence[R],
     *,

@@ -18,8 +18,7 @@ from clarion.access.administrators.sql.stores import AdminStores, make_admin_sto
 from clarion.access.model import ProviderKey, UserKey
 from clarion.access.sql import AppKeys, Apps, Keys, Tickets, open_provider_keys, open_user_keys
 from clarion.access.vault import Vault
-from clarion.catalog.port import Templates, Types
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.channels.port import Providers
 from clarion.channels.sql import SqlProviders
 from clarion.nodes.memory import MemoryLimits
@@ -252,12 +251,12 @@ def providers(engine: Engine) -> Providers:
 
 @pytest.fixture
 def types(engine: Engine) -> Types:
-    return SqlTypes(engine)
+    return Types(engine)
 
 
 @pytest.fixture
 def templates(engine: Engine) -> Templates:
-    return SqlTemplates(engine)
+    return Templates(engine)
 
 
 @pytest.fixture

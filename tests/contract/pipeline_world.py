@@ -21,7 +21,7 @@ from clarion.catalog.model import (
     Priority,
     RateLimit,
 )
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.channels.model import Outcome, OutgoingMessage
 from clarion.channels.port import Sender
 from clarion.channels.stub import StubSender
@@ -126,7 +126,7 @@ class World:
         runner.run(self._set_up(users))
 
     async def _set_up(self, users: list[ModelUser]) -> None:
-        types, templates = SqlTypes(self._engine), SqlTemplates(self._engine)
+        types, templates = Types(self._engine), Templates(self._engine)
         await asyncio.gather(
             *(self._users.put(make_user(p.id, app_id=self.app_id)) for p in users),
             *(types.put(self.app_id, each, START) for each in TYPES.values()),
@@ -181,13 +181,13 @@ class World:
 
     def define(self, definition: NotificationType) -> None:
         """Store a type beside those that all worlds have, with a text."""
-        self._runner.run(SqlTypes(self._engine).put(self.app_id, definition, START))
+        self._runner.run(Types(self._engine).put(self.app_id, definition, START))
         self.write_text(definition.type, TEXT)
 
     def write_text(self, name: str, body: str, *variables: str) -> None:
         """Change the text of a type."""
         template = _make_template(name, body, variables)
-        self._runner.run(SqlTemplates(self._engine).put(self.app_id, template))
+        self._runner.run(Templates(self._engine).put(self.app_id, template))
         self.restart()  # a catalog may be ten seconds old
 
     def act(self, verb: str, user: ModelUser, notification_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The contract of `Tally` and `Analytics`: everything counts once, at the time it happened."""
+"""`RollupCounts` and `Analytics`: everything counts once, at the time it happened."""
 
 import asyncio
 from collections import Counter
@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from clarion.access.sql import Apps
-from clarion.analytics.model import HOUR_MS, Cell, Interval, Metric, Progress, Query
+from clarion.analytics.model import HOUR_MS, AnalyticsQuery, Cell, Interval, Metric, RollupProgress
 from clarion.analytics.model import Dimension as By
 from clarion.analytics.rollup import LAG_MS, PARTS, SETTLE_MS, Rollup
-from clarion.analytics.sql.aggregates import Analytics, SqlTally
+from clarion.analytics.sql.aggregates import Analytics, RollupCounts
 from clarion.catalog.model import Channel
 from clarion.clock import first_id_of
 from clarion.events.model import JobOutcome
@@ -60,7 +60,7 @@ class Day:
         self.app_id = app_id
         self.store = PipelineStore(engine, app_id)
         self.inboxes = SqlInboxes(engine)
-        self.rollup = Rollup(SqlTally(engine), 1)
+        self.rollup = Rollup(RollupCounts(engine), 1)
         self.analytics = Analytics(engine)
 
     async def notify(
@@ -102,7 +102,7 @@ class Day:
         self, metric: Metric, *group_by: By, interval: Interval = Interval.DAY, **changes: Any
     ) -> Counter[tuple[str, ...]]:
         """Return the counts of the day by what they are of, without empty values."""
-        query = Query(
+        query = AnalyticsQuery(
             app_id=self.app_id,
             metric=metric,
             interval=interval,
@@ -117,7 +117,7 @@ class Day:
 
     async def times(self, metric: Metric, interval: Interval = Interval.MINUTE) -> dict[int, int]:
         """Return the counts by how long after the beginning of the day they are."""
-        query = Query(
+        query = AnalyticsQuery(
             app_id=self.app_id, metric=metric, interval=interval, since=NOW, until=NOW + 2 * DAY
         )
         return {each.at - NOW: each.value for each in await self.analytics.read(query, 1_000)}
@@ -127,16 +127,16 @@ class Day:
 async def day(engine: Engine) -> Day:
     app = make_app()
     await Apps(engine).create(app, make_provider_key(app))
-    await SqlTally(engine).start(NOW + HOUR_MS)
+    await RollupCounts(engine).start(NOW + HOUR_MS)
     return Day(engine, app.id)
 
 
 async def test_before_anything_was_counted_there_is_nothing(engine: Engine) -> None:
     analytics = Analytics(engine)
     assert await analytics.get_progress() is None
-    first = Progress(0, NOW - HOUR_MS, NOW - HOUR_MS)
-    assert await SqlTally(engine).start(NOW + SECOND) == first
-    assert await SqlTally(engine).start(NOW + DAY) == first
+    first = RollupProgress(0, NOW - HOUR_MS, NOW - HOUR_MS)
+    assert await RollupCounts(engine).start(NOW + SECOND) == first
+    assert await RollupCounts(engine).start(NOW + DAY) == first
 
 
 async def test_events_notifications_and_decisions_are_counted(day: Day) -> None:
@@ -336,7 +336,7 @@ async def test_a_clock_that_is_set_back_repeats_times_that_are_counted(day: Day)
 
 
 async def test_two_nodes_count_everything_once(day: Day, other_node: Engine) -> None:
-    other = Rollup(SqlTally(other_node), 1)
+    other = Rollup(RollupCounts(other_node), 1)
     for n in range(5):
         await day.notify(NOW + n * MINUTE)
         now = NOW + (n + 2) * MINUTE
@@ -347,10 +347,10 @@ async def test_two_nodes_count_everything_once(day: Day, other_node: Engine) -> 
 
 async def test_who_comes_too_late_adds_nothing(day: Day) -> None:
     """What protects from counting twice: without the turn the second one would be added, too."""
-    tally = SqlTally(day.engine)
+    tally = RollupCounts(day.engine)
     before = await tally.start(NOW)
     counts = {NOW: {Cell(day.app_id, Metric.EVENTS, "comment"): 1}}
-    after = Progress(before.turn + 1, NOW + MINUTE, before.settled_until)
+    after = RollupProgress(before.turn + 1, NOW + MINUTE, before.settled_until)
     assert await tally.add(before, after, counts)
     assert not await tally.add(before, after, counts)
     assert await day.read(Metric.EVENTS) == {(): 1}
@@ -371,9 +371,9 @@ async def test_another_process_goes_on_where_one_ended(day: Day, reopen: Reopen)
 async def test_a_server_without_work_writes_once_a_minute(day: Day) -> None:
     for second in range(5, 60, 5):
         await day.run(NOW + second * SECOND)
-    assert (await SqlTally(day.engine).start(NOW)).turn == 0
+    assert (await RollupCounts(day.engine).start(NOW)).turn == 0
     await day.run(NOW + 2 * MINUTE)
-    assert (await SqlTally(day.engine).start(NOW)).turn == 1
+    assert (await RollupCounts(day.engine).start(NOW)).turn == 1
 
 
 async def test_a_long_break_is_caught_up_with_in_few_steps(day: Day) -> None:
@@ -408,7 +408,7 @@ async def test_counts_are_filtered_and_limited(day: Day) -> None:
     assert await day.read(Metric.EVENTS, type="comment") == {(): 3}
     assert await day.read(Metric.EVENTS, type="like") == {}
     assert await day.read(Metric.DELIVERIES, channel="push") == {}
-    query = Query(
+    query = AnalyticsQuery(
         app_id=day.app_id,
         metric=Metric.EVENTS,
         interval=Interval.MINUTE,

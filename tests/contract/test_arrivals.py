@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.errors import Conflict
 from clarion.events.ledger import LOST_LIMIT
 from clarion.events.model import Event, EventStatus, JobOutcome, LimitClaim
@@ -64,9 +64,9 @@ async def working(app_id: str, *pipelines: Pipeline) -> AsyncIterator[None]:
 async def prepare(engine: Engine, app_id: str, *, body: str) -> Event:
     """Create a user and a type with this text, and return an event of it."""
     await Users(engine).put(make_user("ana", app_id=app_id))
-    await SqlTypes(engine).put(app_id, make_type("PLAIN"), NOW)
+    await Types(engine).put(app_id, make_type("PLAIN"), NOW)
     template = make_template("PLAIN", channel=Channel.IN_APP, body=body, subject=None)
-    await SqlTemplates(engine).put(app_id, template)
+    await Templates(engine).put(app_id, template)
     return make_event(app_id, type="PLAIN")
 
 

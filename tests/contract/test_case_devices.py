@@ -8,7 +8,7 @@ import pytest
 from clarion.catalog import built_in
 from clarion.catalog.entry import build_entry
 from clarion.catalog.model import Channel, Priority
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.events.cases import CaseReader, DecisionRequest
 from clarion.events.drafts import EventDraft
 from clarion.history.model import Content, Delivery, DeliveryStatus, ReasonCode
@@ -130,8 +130,8 @@ async def test_a_push_that_a_quiet_device_held_is_sent_when_it_is_no_longer_quie
     quiet = DevicePreferences(quiet_hours=(True,) * 24)
     device = make_device(app_id, details=DeviceDetails(user_id="ana"), preferences=quiet)
     await devices.add(device)
-    await SqlTypes(engine).put(app_id, make_type("SHIPPED", default_channels=(Channel.PUSH,)), NOW)
-    await SqlTemplates(engine).put(
+    await Types(engine).put(app_id, make_type("SHIPPED", default_channels=(Channel.PUSH,)), NOW)
+    await Templates(engine).put(
         app_id, make_template("SHIPPED", channel=Channel.PUSH, body="x", subject=None, variables=())
     )
     pipeline = build_pipeline(engine, FixedClock(), {})

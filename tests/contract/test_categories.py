@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from clarion.catalog.model import Category, CategoryDefinition, Channel
-from clarion.catalog.port import Categories, Types
-from clarion.catalog.sql import CATEGORIES_LIMIT, SqlCategories, SqlTypes
+from clarion.catalog.sql import CATEGORIES_LIMIT, Categories, Types
 from clarion.errors import Conflict
 from clarion.store.engine import Engine
 from tests.factories import NOW, make_type, new_app_id
@@ -26,7 +25,7 @@ PLAIN = CategoryDefinition(name="plain", title="Plain", created_at=NOW, updated_
 
 @pytest.fixture
 def categories(engine: Engine) -> Categories:
-    return SqlCategories(engine)
+    return Categories(engine)
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ async def test_no_type_is_left_without_its_category(
     engine: Engine, other_node: Engine, app_id: str
 ) -> None:
     """A type is put on one node while its category is deleted on another, and on the same."""
-    nodes = [(SqlTypes(each), SqlCategories(each)) for each in (engine, other_node)]
+    nodes = [(Types(each), Categories(each)) for each in (engine, other_node)]
     for turn in range(20):
         name = f"c{turn}"
         await nodes[0][1].put(app_id, replace(PLAIN, name=name))

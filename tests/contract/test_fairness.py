@@ -8,7 +8,7 @@ from statistics import median
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.channels.model import Delivered, Outcome, OutgoingMessage
 from clarion.channels.stub import StubSender
 from clarion.clock import SystemClock
@@ -53,12 +53,12 @@ class Deliveries(StubSender):
 
 
 async def set_up(engine: Engine, app_id: str, users: int) -> None:
-    await SqlTypes(engine).put(app_id, TYPE, NOW)
+    await Types(engine).put(app_id, TYPE, NOW)
     for channel in (Channel.IN_APP, Channel.EMAIL):
         template = make_template(
             TYPE.type, channel=channel, body="text", subject="subject", variables=()
         )
-        await SqlTemplates(engine).put(app_id, template)
+        await Templates(engine).put(app_id, template)
     people = [
         make_user(
             f"user-{n}",

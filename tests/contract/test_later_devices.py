@@ -11,7 +11,7 @@ import pytest
 
 from clarion.access.vault import Vault
 from clarion.catalog.model import Channel
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.channels.model import Gone, Outcome, OutgoingMessage, Rejected, Retry, Sent
 from clarion.channels.port import Sender
 from clarion.events.drafts import EventDraft
@@ -80,11 +80,11 @@ class Phones:
         for device in only or (self.loud, self.quiet):
             await self.devices.add(device)
         type_ = make_type("SHIPPED", default_channels=(Channel.PUSH,))
-        await SqlTypes(self.engine).put(self.app_id, type_, NOW)
+        await Types(self.engine).put(self.app_id, type_, NOW)
         template = make_template(
             "SHIPPED", channel=Channel.PUSH, body="x", subject=None, variables=()
         )
-        await SqlTemplates(self.engine).put(self.app_id, template)
+        await Templates(self.engine).put(self.app_id, template)
         body = {"type": "SHIPPED", "recipient": {"user_id": "ana"}, **changes}
         event = await self.pipeline.intake.prepare(self.app_id, msgspec.convert(body, EventDraft))
         self.event_id = event.id
@@ -171,7 +171,7 @@ async def test_nothing_is_sent_again_once_the_notification_is_deleted(phones: Ph
 
 async def test_nothing_is_left_of_a_cancelled_event_whose_type_was_deleted(phones: Phones) -> None:
     await phones.begin(phones.quiet)
-    await SqlTypes(phones.engine).delete(phones.app_id, "SHIPPED")
+    await Types(phones.engine).delete(phones.app_id, "SHIPPED")
     await SqlEvents(phones.engine).cancel(phones.app_id, phones.event_id, NOW)
     await phones.pass_time()
     assert await phones.status() is DeliveryStatus.CANCELLED

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clarion.catalog.model import Channel, Dedupe, DedupeMode, RateLimit
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.channels.model import Delivered, Outcome, OutgoingMessage
 from clarion.channels.stub import StubSender
 from clarion.events.leases import RENEWED_MS
@@ -100,11 +100,11 @@ async def set_up(engine: Engine, app_id: str) -> list[Event]:
     for user in USERS:
         await Users(engine).put(make_user(user, app_id=app_id))
     for each in TYPES:
-        await SqlTypes(engine).put(app_id, each, NOW)
+        await Types(engine).put(app_id, each, NOW)
         template = make_template(
             each.type, channel=Channel.IN_APP, body="{{ count }}", subject=None
         )
-        await SqlTemplates(engine).put(app_id, template)
+        await Templates(engine).put(app_id, template)
     return [
         make_event(
             app_id,
@@ -206,9 +206,9 @@ async def prepare_delivery(engine: Engine, app_id: str, pipeline: Pipeline) -> N
     )
     await Users(engine).put(user)
     made = make_type("SENT", default_channels=(Channel.STUB,))
-    await SqlTypes(engine).put(app_id, made, NOW)
+    await Types(engine).put(app_id, made, NOW)
     template = make_template("SENT", channel=Channel.STUB, body="hello", subject=None)
-    await SqlTemplates(engine).put(app_id, template)
+    await Templates(engine).put(app_id, template)
     event = make_event(app_id, type="SENT")
     await PipelineStore(engine, app_id).events.accept([event], [make_job(event)])
     await pipeline.backlog.measure()

@@ -356,7 +356,8 @@ def find_statements() -> Iterator[Statement]:
         if not re.search(r"\.sql(\.|$)", module.name):
             continue
         for value in vars(importlib.import_module(module.name)).values():
-            several = value.values() if isinstance(value, dict) else [value]
+            several = value.values() if isinstance(value, dict) else (value,)
+            several = value if isinstance(value, tuple) else several
             yield from (each for each in several if isinstance(each, Statement))
 
 

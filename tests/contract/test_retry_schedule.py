@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from clarion.catalog.model import Channel
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.channels.model import (
     BUSY,
     DAILY_CAP,
@@ -85,11 +85,11 @@ class World:
         )
         await Users(self.engine).put(user)
         definition = make_type("SHIPPED", default_channels=(self.channel,))
-        await SqlTypes(self.engine).put(self.app_id, definition, NOW)
+        await Types(self.engine).put(self.app_id, definition, NOW)
         template = make_template(
             "SHIPPED", channel=self.channel, body="x", subject="s", variables=()
         )
-        await SqlTemplates(self.engine).put(self.app_id, template)
+        await Templates(self.engine).put(self.app_id, template)
         draft = msgspec.convert({"type": "SHIPPED", "recipient": {"user_id": "ana"}}, EventDraft)
         event = await self.pipeline.intake.prepare(self.app_id, draft)
         self.event_id = event.id
@@ -161,7 +161,7 @@ async def test_a_text_that_cannot_be_rendered_any_more_ends_the_delivery(
     broken = make_template(
         "SHIPPED", channel=Channel.EMAIL, body="{{ 1 | divided_by: 0 }}", subject="s", variables=()
     )
-    await SqlTemplates(engine).put(world.app_id, broken)
+    await Templates(engine).put(world.app_id, broken)
     world.pipeline = world.restart()
     await world.run()
     delivery = await world.find()

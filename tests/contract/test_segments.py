@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.people.model import Segment, User, UserStatus
-from clarion.people.segments.errors import FilterError
 from clarion.people.segments.evaluation import is_member, read_terms
 from clarion.people.segments.filters import FLAG, NUMBER, TEXT, Filter
 from clarion.people.segments.parser import parse
 from clarion.people.segments.sql.segments import SEGMENTS_LIMIT, USUAL, SearchLimits, Segments
+from clarion.people.segments.tokens import FilterError
 from clarion.people.sql import Users
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement

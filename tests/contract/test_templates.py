@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from clarion.catalog.model import Channel, Template
-from clarion.catalog.port import Templates
-from clarion.catalog.sql import SqlTemplates
+from clarion.catalog.sql import Templates
 from clarion.errors import Conflict, InvalidFields
 from clarion.store.engine import Engine
 from tests.factories import make_template
@@ -84,7 +83,7 @@ async def test_a_cursor_that_no_page_gave_is_refused(templates: Templates, after
 
 
 async def test_no_version_is_given_twice(templates: Templates, other_node: Engine) -> None:
-    nodes = (templates, SqlTemplates(other_node))
+    nodes = (templates, Templates(other_node))
 
     async def write(number: int) -> Template | Conflict:
         template = make_template(body=f"Body {number}")

@@ -13,7 +13,7 @@ from clarion.catalog.model import (
     Priority,
     RateLimit,
 )
-from clarion.catalog.port import Templates, Types
+from clarion.catalog.sql import Templates, Types
 from tests.factories import NOW, make_template, make_type
 
 FULL = make_type(

@@ -261,6 +261,17 @@ def test_a_field_that_is_wrong_is_named_and_nothing_is_stored(
     assert server.app.get(nobody).status == 404
 
 
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_wrong_status_is_explained_and_hides_no_other_fault(
+    server: Server, user: str, method: str
+) -> None:
+    body = {"status": "asleep", "email": "ana", "language": "english"}
+    answer = server.app.ask(method, user, body)
+    reasons = {fault["field"]: fault["reason"] for fault in answer.json["errors"]}
+    assert set(reasons) == set(body)
+    assert reasons["status"] == "must be one of active, inactive"
+
+
 def test_all_faults_are_named_at_once(server: Server) -> None:
     answer = server.app.ask("PUT", new_path(), {"email": "x", "phone": "x", "timezone": "x"})
     assert sorted(answer.fields) == ["email", "phone", "timezone"]

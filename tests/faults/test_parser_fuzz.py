@@ -36,8 +36,8 @@ from clarion.http.decoding import decode
 from clarion.http.encoded_words import read_text
 from clarion.inbox import frames as inbox_frames
 from clarion.pages import parse_number, read_cursor
-from clarion.people.segments.errors import FilterError
 from clarion.people.segments.parser import parse as parse_filter
+from clarion.people.segments.tokens import FilterError
 from clarion.push import frames as device_frames
 from clarion.push.model.vapid import read_private_key, read_public_key
 from clarion.push.webpush.request import read_endpoint_id

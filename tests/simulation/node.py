@@ -18,7 +18,7 @@ from clarion.app.stores import NODE_ID_LENGTH
 from clarion.app.tables import PERSONAL
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Channel
-from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
+from clarion.catalog.sql import Categories, Templates, Types
 from clarion.channels.gateway import PushDevices
 from clarion.channels.port import Sender
 from clarion.clock import Clock, SteadyClock
@@ -210,9 +210,9 @@ class Node:
         self.active_users = ActiveUsers(
             self.users,
             clock,
-            (self._disconnect_user,),
+            self._disconnect_user,
             gone=GoneUsers(deleted, self.erasures),
-            forgets=(self._forget_users,),
+            drop_cached=self._forget_users,
             bus=self.bus,
         )
         self.registry = Registry(
@@ -256,9 +256,9 @@ class Node:
 
     def _build_pipeline(self, engine: Engine, broadcasts: Broadcasts) -> Pipeline:
         clock = SteadyClock(self._clock) if self._redis is None else self._clock
-        self.types, self.templates = SqlTypes(engine), SqlTemplates(engine)
+        self.types, self.templates = Types(engine), Templates(engine)
         self.catalog = Catalog(
-            self.types, SqlCategories(engine), self.templates, self._clock, DirectSandbox()
+            self.types, Categories(engine), self.templates, self._clock, DirectSandbox()
         )
         ports = PipelinePorts(
             events=SqlEvents(engine),

@@ -25,7 +25,7 @@ from clarion.catalog.model import (
     Priority,
     RateLimit,
 )
-from clarion.catalog.sql import SqlTemplates, SqlTypes
+from clarion.catalog.sql import Templates, Types
 from clarion.channels.model import Delivered, Outcome, OutgoingMessage, Rejected, Retry
 from clarion.errors import ClarionError, NotFound, ServiceError
 from clarion.events.drafts import EventDraft
@@ -750,7 +750,7 @@ async def _furnish(loop: SeededLoop, disk: Disk, calm: Faults) -> None:
     engine = await SimulatedEngine.open(loop, disk, calm, print)
     app: App = make_app(id=APP, bundle_id="com.example.simulated")
     await Apps(engine).create(app, make_provider_key(app))
-    types, templates, users = SqlTypes(engine), SqlTemplates(engine), Users(engine)
+    types, templates, users = Types(engine), Templates(engine), Users(engine)
     for each in TYPES.values():
         await types.put(APP, each, START)
         for channel in (Channel.IN_APP, Channel.PUSH):

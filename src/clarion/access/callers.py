@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 
-from clarion.access.keys import PREFIX, ApiSecret, parse_api_secret
+from clarion.access.keys import PREFIX, parse_api_secret
 from clarion.access.model import ApiKey, AppCaller, Caller, UserCaller
 from clarion.access.sql import Keys, Tickets
 from clarion.access.tickets import hash_ticket
@@ -22,7 +22,7 @@ CACHED_MS = 2_000
 CACHED_KEYS = 10_000
 # Returns whether a user, given as app and user id, may use a token.
 IsActive = Callable[[str, str], Awaitable[bool]]
-# Takes note that a user, given likewise, has used a token.
+# Records that a user, given likewise, has used a token.
 OnSeen = Callable[[str, str], None]
 
 
@@ -47,7 +47,7 @@ class Callers:
         self._is_active = is_active
         self._on_seen = on_seen
         self.forget = Invalidation("access.api_key", self._forget, self._forget_all)
-        # Whole keys, with the names of the databases that they are for.
+        # API keys of other databases, with the names of these.
         self._foreign_keys = foreign_keys
         self._cache = NodeCache[str, ApiKey | None](CACHED_MS, CACHED_KEYS)
         # By the header, from when its key was looked up. To verify a secret again for each request
@@ -95,7 +95,8 @@ class Callers:
             )
         if credential.startswith(PREFIX):
             return await self._by_key(credential)
-        return await self._by_token(credential)
+        caller = await self._user_tokens.verify(credential, self._clock.now())
+        return await self._check_active(caller)
 
     def _forget(self, key_id: str) -> None:
         self._cache.forget(key_id)
@@ -110,11 +111,6 @@ class Callers:
         self._cache.forget_where(lambda _, key: key is not None and key.app_id == app_id)
         self._verified.forget_where(lambda _, caller: caller.app_id == app_id)
 
-    async def _by_token(self, credential: str) -> UserCaller:
-        return await self._check_active(
-            await self._user_tokens.verify(credential, self._clock.now())
-        )
-
     async def _check_active(self, caller: UserCaller) -> UserCaller:
         if not await self._is_active(caller.app_id, caller.user_id):
             raise Unauthenticated("The user of this token is inactive.")
@@ -122,9 +118,8 @@ class Callers:
         return caller
 
     async def _by_key(self, credential: str) -> AppCaller:
-        secret = parse_api_secret(credential)
-        key = await self._find(secret) if secret else None
-        now = self._clock.now()
+        secret, now = parse_api_secret(credential), self._clock.now()
+        key = await self._cache.find(secret.id, now, self._keys.find) if secret else None
         if secret is None or key is None or not secret.matches(key.secret_hash):
             raise self._explain_unknown(credential)
         if not key.is_live(now):
@@ -139,6 +134,3 @@ class Callers:
                 f"This API key is for {database}, and this server uses another database."
             )
         return Unauthenticated("This API key is not valid.")
-
-    async def _find(self, secret: ApiSecret) -> ApiKey | None:
-        return await self._cache.find(secret.id, self._clock.now(), self._keys.find)

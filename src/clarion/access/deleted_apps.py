@@ -1,14 +1,14 @@
-"""The apps that are being deleted: nothing of them works any more, on any node.
+"""The apps that are being deleted, whose keys, tokens and connections no node accepts any more.
 
-The node that deletes an app knows it at once, others when they are notified, and after
-`POLL_S` at the latest, also if a command deleted it. Housekeeping removes the rows of the app.
+The node that deletes an app knows it at once, the others when they are notified, or after `POLL_S`
+at the latest, also if a command deleted it. Housekeeping removes the rows of the app.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from clarion.access.sql import Apps
 from clarion.errors import ServiceError
@@ -16,22 +16,21 @@ from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.logs import get_logger
 
 POLL_S = 2.0
-# So many ids are kept of apps of which nothing is left in the store: what is cached of them lasts
-# for seconds.
+# Ids that are kept of apps that the store has removed: what is cached of these lasts for seconds.
 KEPT = 2_000
 
 
 class DeletedApps:
-    """Knows the deleted apps. `on_deleted` are called with the id of each.
+    """Knows the deleted apps. `on_deleted` is called with the id of each.
 
-    They end its connections and forget what is cached of it. A connection may be on its way while
-    its app is deleted, so they are called again with each poll, until nothing of the app is left.
+    It ends the app's connections and forgets what is cached of it. It is called again with each
+    poll until nothing of the app is left: a connection may be opening while its app is deleted.
     """
 
     def __init__(
         self,
         apps: Apps,
-        on_deleted: Sequence[Callable[[str], Awaitable[None]]] = (),
+        on_deleted: Callable[[str], Awaitable[None]] | None = None,
         *,
         poll_s: float = POLL_S,
     ) -> None:
@@ -49,7 +48,7 @@ class DeletedApps:
         return app_id in self._ids
 
     async def add(self, app_id: str) -> None:
-        """Take note of an app that was deleted on this node, and tell the others."""
+        """Apply the deletion of an app on this node, and publish it to the others."""
         self.deleted(app_id)
         await self._apply(app_id)
 
@@ -88,5 +87,5 @@ class DeletedApps:
             await self._apply(app_id)
 
     async def _apply(self, app_id: str) -> None:
-        for call in self._on_deleted:
-            await call(app_id)
+        if self._on_deleted is not None:
+            await self._on_deleted(app_id)

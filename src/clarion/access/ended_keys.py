@@ -21,18 +21,18 @@ POLL_S = 0.5
 
 @dataclass(slots=True, kw_only=True)
 class EndedKeys:
-    """Looks at the keys of the apps that have live clients on this node."""
+    """Checks the keys of the apps that have live clients on this node."""
 
     known_apps: KnownApps
     clock: Clock
     list_apps: Callable[[], Collection[str]]
     disconnect: Callable[[str], Awaitable[None]]
     poll_s: float = POLL_S
-    # Once more: a client may have been on its way when the others were disconnected.
+    # Repeated once: a client may have been connecting when the others were disconnected.
     _again: set[str] = field(default_factory=set, init=False)
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Poll until cancelled."""
         while True:
             await asyncio.sleep(self.poll_s)
             try:
@@ -41,7 +41,7 @@ class EndedKeys:
                 get_logger().warning("ended_keys_poll_failed", code=error.code)
 
     async def poll(self) -> None:
-        """Disconnect the clients of apps of which a key has ended."""
+        """Disconnect the clients of apps whose keys were revoked or have expired."""
         for app_id in self.list_apps():
             await self.known_apps.find(app_id, self.clock.now())
         ended = set(self.known_apps.ended)

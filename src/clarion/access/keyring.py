@@ -19,7 +19,7 @@ from clarion.access.sql import AppKeys, Apps
 from clarion.access.vault import Vault
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
-from clarion.errors import Conflict, NotFound
+from clarion.errors import Conflict, existing
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 
 K = TypeVar("K", UserKey, ProviderKey)
@@ -27,10 +27,10 @@ K = TypeVar("K", UserKey, ProviderKey)
 
 @dataclass(slots=True, kw_only=True)
 class Keyring:
-    """What administrators and commands do with the keys of apps.
+    """The keys of apps, for administrators and commands.
 
-    `NotFound` if there is no such app or live key, `Conflict` if a name is taken or the app has as
-    many keys as it may have, `InvalidFields` if a new key is not valid.
+    `NotFound` if there is no such app or live key, `Conflict` if a name is taken or the app has the
+    most keys that it may have, `InvalidFields` if a new key is not valid.
     """
 
     apps: Apps
@@ -44,7 +44,7 @@ class Keyring:
     on_provider_key_changed: Callable[[str], None] = lambda _key_id: None
 
     async def find_app(self, app_id: str) -> App:
-        return found(await self.apps.get(app_id), f"There is no app {app_id!r}.")
+        return existing(await self.apps.get(app_id), f"There is no app {app_id!r}.")
 
     async def list_user_keys(self, app_id: str) -> tuple[UserKey, ...]:
         return await self.user_keys.list((await self.find_app(app_id)).id)
@@ -117,7 +117,7 @@ class Keyring:
     async def rotate_user_key(
         self, kid: str, new: UserKey, overlap_s: int, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        """Store a key in place of another, which stays valid for so many seconds."""
+        """Store a key in place of another, which stays valid for `overlap_s` seconds."""
         now, overlap = self.clock.now(), check_overlap(overlap_s)
         self.audit_log.describe(app_id=new.app_id, kid=kid, new_kid=new.kid)
         done = await self.user_keys.rotate(kid, new, now=now, ends_at=now + overlap, once=once)
@@ -127,9 +127,9 @@ class Keyring:
     async def rotate_provider_key(
         self, key_id: str, new: ProviderKey, overlap_s: int, once: IdempotencyClaim | None = None
     ) -> StoredResponse | None:
-        """Store a key in place of another, which stays valid for so many seconds."""
-        now, overlap = self.clock.now(), check_overlap(overlap_s)
-        ends_at = now + overlap
+        """Store a key in place of another, which stays valid for `overlap_s` seconds."""
+        now = self.clock.now()
+        ends_at = now + check_overlap(overlap_s)
         self.audit_log.describe(app_id=new.app_id, key_id=key_id, new_key_id=new.key_id)
         done = await self.provider_keys.rotate(key_id, new, now=now, ends_at=ends_at, once=once)
         self.on_provider_key_changed(key_id)
@@ -139,28 +139,18 @@ class Keyring:
         self.audit_log.describe(app_id=app_id, kid=kid)
         revoked = await self.user_keys.revoke(app_id, kid, self.clock.now())
         self.known_apps.forget(app_id)
-        return found(revoked, _explain_missing(kid))
+        return existing(revoked, _explain_missing(kid))
 
     async def revoke_provider_key(self, app_id: str, key_id: str) -> ProviderKey:
         self.audit_log.describe(app_id=app_id, key_id=key_id)
         revoked = await self.provider_keys.revoke(app_id, key_id, self.clock.now())
         self.on_provider_key_changed(key_id)
-        return found(revoked, _explain_missing(key_id))
+        return existing(revoked, _explain_missing(key_id))
 
     def _find(self, keys: tuple[K, ...], name: str) -> K:
         now = self.clock.now()
         live = (each for each in keys if each.name == name and each.is_live(now))
-        return found(next(live, None), _explain_missing(name))
-
-
-T = TypeVar("T")
-
-
-def found(value: T | None, detail: str) -> T:
-    """Return what was looked for; `NotFound` if there is nothing."""
-    if value is None:
-        raise NotFound(detail)
-    return value
+        return existing(next(live, None), _explain_missing(name))
 
 
 def _explain_missing(name: str) -> str:

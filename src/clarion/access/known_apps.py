@@ -41,12 +41,12 @@ class KnownApps:
     apps: Apps
     user_keys: AppKeys[UserKey]
     vault: Vault
-    # Apps of which a key was revoked or has expired since this was last taken.
+    # Apps that had a key revoked or expire since this was last cleared.
     ended: set[str] = field(default_factory=set, init=False, repr=False)
     _known: NodeCache[str, KnownApp] = field(init=False, repr=False)
     # The `kid` of the keys that each app had: not more than there are apps.
     _kids: dict[str, frozenset[str]] = field(default_factory=dict, init=False, repr=False)
-    # Has an app read again when it is next needed, on every node.
+    # Drops an app from the cache of every node, so that it is read again.
     forget: Invalidation = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -43,7 +43,7 @@ OF_INSTALLATION = -1
 PER_HOUR_LIMIT = 1_000_000
 # Keys of each kind that an app may have valid at the same time.
 LIVE_KEYS_LIMIT = 10
-# API keys, of which an app may have one for each of its servers.
+# API keys: an app may have one for each of its servers.
 LIVE_API_KEYS_LIMIT = 1_000
 
 
@@ -105,7 +105,7 @@ class UserKey(Expiring):
 
     @property
     def name(self) -> str:
-        """What it is found by, as other keys of apps by theirs."""
+        """The name under which the API finds the key."""
         return self.kid
 
 
@@ -120,7 +120,7 @@ class ProviderKey(Expiring):
 
     @property
     def name(self) -> str:
-        """What it is found by, as other keys of apps by theirs."""
+        """The name under which the API finds the key."""
         return self.key_id
 
 
@@ -305,9 +305,9 @@ def _act_for_app(caller: AdminCaller, scope: Scope) -> AppCaller:
 
 
 def ends_of_children(caller: AdminCaller) -> int | None:
-    """Return when that expires which an administrator creates: with the admin API key, if any.
+    """Return when the keys expire that an administrator creates: with the admin API key, if any.
 
-    A session is shorter than any key that it is to create, and asks for the password instead.
+    Keys outlive the session that creates them; a session needs the password instead.
     """
     return caller.expires_at if caller.key_id else None
 
@@ -327,7 +327,7 @@ def require_admin(caller: Caller | None, role: Role, app_id: str | None = None) 
 
 
 def require_any_admin(caller: Caller | None) -> AdminCaller:
-    """Return the calling administrator, whatever the roles, if signed in; else `Forbidden`."""
+    """Return the calling administrator, with any role or none, if signed in; else `Forbidden`."""
     if not isinstance(caller, AdminCaller):
         raise Forbidden("Only administrators may call this: sign in, or use an admin API key.")
     _check_stage(caller)

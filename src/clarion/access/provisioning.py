@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from clarion.access.app_keys import issue_provider_key, issue_user_key
 from clarion.access.keys import issue_key, random_text
@@ -22,11 +21,8 @@ from clarion.access.origins import check_origins
 from clarion.access.sql import Apps
 from clarion.access.vault import Vault
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields
-from clarion.fields import is_plain
+from clarion.fields import check_value, is_plain
 
-T = TypeVar("T")
-R = TypeVar("R")
 # Apple's team ids have ten characters, and APNs clients expect that.
 _TEAM_ID_LENGTH = 10
 _NAME_LENGTH = 100
@@ -94,11 +90,11 @@ def propose_app(
     now = clock.now()
     app = App(
         id=clock.new_id(),
-        name=_check("name", check_app_name, name),
-        bundle_id=_check("bundle_id", check_bundle_id, bundle_id),
+        name=check_value("name", check_app_name, name),
+        bundle_id=check_value("bundle_id", check_bundle_id, bundle_id),
         team_id=random_text(_TEAM_ID_LENGTH).upper(),
         created_at=now,
-        allowed_origins=_check("allowed_origins", check_origins, allowed_origins),
+        allowed_origins=check_value("allowed_origins", check_origins, allowed_origins),
     )
     user = issue_user_key(
         app_id=app.id,
@@ -137,10 +133,3 @@ async def create_app(
     )
     await apps.create(new.app, new.provider_key, new.user_key, new.key)
     return new
-
-
-def _check(field: str, check: Callable[[T], R], value: T) -> R:
-    try:
-        return check(value)
-    except ValueError as error:
-        raise InvalidFields(FieldFault(field, str(error))) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -14,20 +15,20 @@ from clarion.access.model import (
     ApiKey,
     App,
     ProviderKey,
-    Scope,
     Ticket,
     UserKey,
 )
+from clarion.access.tables import API_KEYS, APPS, PROVIDER_KEYS, TICKETS, USER_KEYS
 from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.store.engine import Engine, explain_conflict
 from clarion.store.records import Record
 from clarion.store.statement import Statement, Step, Unit, statement
 
 K = TypeVar("K", UserKey, ProviderKey)
-# So long the list shows keys that have ended.
+# How long the list shows keys that have ended.
 _ENDED_KEPT_MS = 30 * 24 * 3600 * 1000
 _KEYS_LISTED = 100
 _TOO_MANY = (
@@ -35,28 +36,12 @@ _TOO_MANY = (
 )
 
 
-def _join_scopes(scopes: frozenset[Scope]) -> str:
-    return " ".join(sorted(scopes))
-
-
-def _split_scopes(text: str) -> frozenset[Scope]:
-    return frozenset(map(Scope, text.split()))
-
-
-APPS = Record(App)
-PROVIDER_KEYS = Record(ProviderKey)
-USER_KEYS = Record(UserKey)
-TICKETS = Record(Ticket)
-KEYS = Record(ApiKey, codecs={"scopes": (_join_scopes, _split_scopes)})
-
 DELETE_MARK = statement(
     "delete_mark_of_app", "DELETE FROM apps WHERE id = :id AND deleted_at <= :before"
 )
 FIND_APP = statement("select_app_for_doctor", "SELECT id FROM apps WHERE id = :id")
 
-INSERT_APP = statement(
-    "insert_app", f"INSERT INTO apps ({APPS.columns}) VALUES ({APPS.parameters})"
-)
+INSERT_APP = statement("insert_app", APPS.insert)
 SELECT_APP = statement(
     "select_app", f"SELECT {APPS.columns} FROM apps WHERE id = :id AND deleted_at IS NULL"
 )
@@ -91,7 +76,6 @@ REVOKE_ALL = tuple(
     )
     for table in ("api_keys", "provider_keys", "user_keys")
 )
-REVOKE_ALL_API_KEYS, REVOKE_ALL_PROVIDER_KEYS, REVOKE_ALL_USER_KEYS = REVOKE_ALL
 SELECT_DELETED_APPS = statement(
     "select_deleted_apps", "SELECT id FROM apps WHERE deleted_at > 0 ORDER BY deleted_at"
 )
@@ -153,32 +137,25 @@ def _key_statements(table: str, key: str, record: Record[K]) -> KeyStatements:
     )
 
 
-# One by one, so that each is found by its name in this module.
 USER_KEY_STATEMENTS = _key_statements("user_keys", "kid", USER_KEYS)
-LIST_USER_KEYS, INSERT_USER_KEY, *_ = USER_KEY_STATEMENTS
-*_, END_USER_KEY, REVOKE_USER_KEY, PRUNE_USER_KEYS = USER_KEY_STATEMENTS
 PROVIDER_KEY_STATEMENTS = _key_statements("provider_keys", "key_id", PROVIDER_KEYS)
-LIST_PROVIDER_KEYS, INSERT_PROVIDER_KEY, *_ = PROVIDER_KEY_STATEMENTS
-*_, END_PROVIDER_KEY, REVOKE_PROVIDER_KEY, PRUNE_PROVIDER_KEYS = PROVIDER_KEY_STATEMENTS
-INSERT_KEY = statement(
-    "insert_api_key", f"INSERT INTO api_keys ({KEYS.columns}) VALUES ({KEYS.parameters})"
-)
+INSERT_KEY = statement("insert_api_key", API_KEYS.insert)
 # A guard, which counts what the same batch has added, too.
 ADD_KEY = statement(
     "add_api_key",
-    f"""INSERT INTO api_keys ({KEYS.columns}) SELECT {KEYS.parameters}
+    f"""INSERT INTO api_keys ({API_KEYS.columns}) SELECT {API_KEYS.parameters}
     WHERE {_few_live("api_keys", LIVE_API_KEYS_LIMIT)} RETURNING id""",
 )
-SELECT_KEY = statement("select_api_key", f"SELECT {KEYS.columns} FROM api_keys WHERE id = :id")
+SELECT_KEY = statement("select_api_key", f"SELECT {API_KEYS.columns} FROM api_keys WHERE id = :id")
 SELECT_KEYS = statement(
     "select_api_keys_of_app",
-    f"""SELECT {KEYS.columns} FROM api_keys WHERE app_id = :app_id AND id > :after
+    f"""SELECT {API_KEYS.columns} FROM api_keys WHERE app_id = :app_id AND id > :after
     ORDER BY id LIMIT :limit""",
 )
 REVOKE_KEY = statement(
     "revoke_api_key",
     f"""UPDATE api_keys SET revoked_at = COALESCE(revoked_at, :now)
-    WHERE id = :id AND app_id = :app_id RETURNING {KEYS.columns}""",
+    WHERE id = :id AND app_id = :app_id RETURNING {API_KEYS.columns}""",
 )
 # Of the same app only, and once: a second rotation would leave two new keys.
 REPLACE_KEY = statement(
@@ -193,9 +170,7 @@ TOUCH_KEY = statement(
     """UPDATE api_keys SET last_used_at = :now
     WHERE id = :id AND (last_used_at IS NULL OR last_used_at < :now)""",
 )
-INSERT_TICKET = statement(
-    "insert_ticket", f"INSERT INTO tickets ({TICKETS.columns}) VALUES ({TICKETS.parameters})"
-)
+INSERT_TICKET = statement("insert_ticket", TICKETS.insert)
 SELECT_TICKET = statement("select_ticket", "SELECT 1 FROM tickets WHERE hash = :hash")
 REDEEM_TICKET = statement(
     "redeem_ticket",
@@ -224,20 +199,19 @@ class Apps:
         """
         steps = [
             INSERT_APP.step(**APPS.values(app)),
-            INSERT_PROVIDER_KEY.step(**PROVIDER_KEYS.values(provider_key)),
+            PROVIDER_KEY_STATEMENTS.insert.step(**PROVIDER_KEYS.values(provider_key)),
         ]
         if user_key is not None:
-            steps.append(INSERT_USER_KEY.step(**USER_KEYS.values(user_key)))
+            steps.append(USER_KEY_STATEMENTS.insert.step(**USER_KEYS.values(user_key)))
         if api_key is not None:
-            steps.append(INSERT_KEY.step(**KEYS.values(api_key)))
+            steps.append(INSERT_KEY.step(**API_KEYS.values(api_key)))
         with explain_conflict("An app with this bundle id already exists."):
             done = await idempotency.write_once(self._engine, app.id, once, *steps)
         return done if isinstance(done, StoredResponse) else None
 
     async def get(self, app_id: str) -> App | None:
         """Return the app, or None."""
-        rows = await self._engine.fetch(SELECT_APP, id=app_id)
-        return APPS.read(rows[0]) if rows else None
+        return APPS.first(await self._engine.fetch(SELECT_APP, id=app_id))
 
     async def list(self, after: str = "", limit: int = 1_000) -> tuple[App, ...]:
         """Return the apps, oldest first, at most `limit`, starting after the id `after`."""
@@ -280,7 +254,7 @@ class Apps:
         return APPS.read(done[0][0]) if done else None
 
     async def remove_mark(self, app_id: str, before: int) -> None:
-        """Remove the row of an app that was deleted before a time: nothing else of it is left."""
+        """Remove the row of an app that was deleted before a time, when all its other rows are."""
         await self._engine.write(Unit(app_id, (DELETE_MARK.step(id=app_id, before=before),)))
 
     async def list_deleted(self) -> tuple[str, ...]:
@@ -289,25 +263,22 @@ class Apps:
 
     async def find_provider_key(self, key_id: str) -> ProviderKey | None:
         """Return the provider key of any app, in any state, or None."""
-        rows = await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id)
-        return PROVIDER_KEYS.read(rows[0]) if rows else None
+        return PROVIDER_KEYS.first(await self._engine.fetch(SELECT_PROVIDER_KEY, key_id=key_id))
 
 
+@dataclass(frozen=True, slots=True)
 class AppKeys(Generic[K]):
     """The keys of one kind: for user tokens, named by `kid`, or of APNs providers, by `key_id`."""
 
-    def __init__(
-        self, engine: Engine, record: Record[K], statements: KeyStatements, taken: str
-    ) -> None:
-        self._engine = engine
-        self._record: Record[K] = record
-        self._statements = statements
-        self._taken = taken
+    engine: Engine
+    record: Record[K]
+    statements: KeyStatements
+    taken: str  # the detail of the `Conflict` if a name is in use
 
     async def list(self, app_id: str) -> tuple[K, ...]:
         """Return the app's keys, at most 100: live ones first, then those that ended last."""
-        rows = await self._engine.fetch(self._statements.list, app_id=app_id)
-        return tuple(map(self._record.read, rows))
+        rows = await self.engine.fetch(self.statements.list, app_id=app_id)
+        return tuple(map(self.record.read, rows))
 
     async def add(
         self, key: K, now: int, once: IdempotencyClaim | None = None
@@ -326,14 +297,14 @@ class AppKeys(Generic[K]):
 
         False if the app has no such live key, or too many. `Conflict` and `once` as in `add`.
         """
-        end = self._statements.end.guard(app_id=new.app_id, name=name, now=now, ends_at=ends_at)
+        end = self.statements.end.guard(app_id=new.app_id, name=name, now=now, ends_at=ends_at)
         return await self._write(new, now, once, end)
 
     async def revoke(self, app_id: str, name: str, now: int) -> K | None:
         """Revoke a key and return it; None if the app does not have it. Idempotent."""
-        step = self._statements.revoke.guard(app_id=app_id, name=name, now=now)
-        done = await self._engine.write(Unit(app_id, (step,)))
-        return self._record.read(done[0][0]) if done else None
+        step = self.statements.revoke.guard(app_id=app_id, name=name, now=now)
+        done = await self.engine.write(Unit(app_id, (step,)))
+        return self.record.read(done[0][0]) if done else None
 
     async def _write(
         self, key: K, now: int, once: IdempotencyClaim | None, *guards: Step
@@ -341,11 +312,11 @@ class AppKeys(Generic[K]):
         steps = (
             HOLD_APP.guard(id=key.app_id),
             *guards,
-            self._statements.prune.step(app_id=key.app_id, before=now - _ENDED_KEPT_MS),
-            self._statements.insert.guard(**self._record.values(key)),
+            self.statements.prune.step(app_id=key.app_id, before=now - _ENDED_KEPT_MS),
+            self.statements.insert.guard(**self.record.values(key)),
         )
-        with explain_conflict(self._taken):
-            done = await idempotency.write_once(self._engine, key.app_id, once, *steps)
+        with explain_conflict(self.taken):
+            done = await idempotency.write_once(self.engine, key.app_id, once, *steps)
         return done if isinstance(done, StoredResponse) else done is not None
 
 
@@ -375,7 +346,7 @@ class Keys:
         `IdempotencyKeyReused`. `Conflict` if a key with this id exists, or the app has
         `LIVE_API_KEYS_LIMIT` live ones. Nodes that add at the same time may exceed that slightly.
         """
-        add = ADD_KEY.guard(**KEYS.values(key))
+        add = ADD_KEY.guard(**API_KEYS.values(key))
         with explain_conflict("An API key with this id already exists."):
             done = await idempotency.write_once(self._engine, key.app_id, once, add)
         if done is None:
@@ -386,10 +357,10 @@ class Keys:
         self,
         key_id: str,
         new: ApiKey,
+        once: IdempotencyClaim | None = None,
         *,
         now: int,
         ends_at: int,
-        once: IdempotencyClaim | None = None,
     ) -> StoredResponse | None:
         """Add a key in place of the live one with the id, which expires at `ends_at` or before.
 
@@ -400,7 +371,7 @@ class Keys:
         replace = REPLACE_KEY.guard(
             id=key_id, app_id=new.app_id, new_id=new.id, now=now, ends_at=ends_at
         )
-        add = ADD_KEY.guard(**KEYS.values(new))
+        add = ADD_KEY.guard(**API_KEYS.values(new))
         done = await idempotency.write_once(self._engine, new.app_id, once, replace, add)
         if done is None:
             raise Conflict(
@@ -411,22 +382,20 @@ class Keys:
 
     async def find(self, key_id: str) -> ApiKey | None:
         """Return the key of any app, in any state, or None."""
-        rows = await self._engine.fetch(SELECT_KEY, id=key_id)
-        return KEYS.read(rows[0]) if rows else None
+        return API_KEYS.first(await self._engine.fetch(SELECT_KEY, id=key_id))
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[ApiKey]:
         """Return the app's keys in the order of their ids, starting after the id `after`."""
         rows = await self._engine.fetch(
             SELECT_KEYS, app_id=app_id, after=after or "", limit=limit + 1
         )
-        items = tuple(map(KEYS.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        return cut_page([*map(API_KEYS.read, rows)], limit, lambda each: each.id)
 
     async def revoke(self, app_id: str, key_id: str, now: int) -> ApiKey | None:
         """Revoke a key and return it; None if the app does not have it. Idempotent."""
         step = REVOKE_KEY.guard(id=key_id, app_id=app_id, now=now)
         done = await self._engine.write(Unit(app_id, (step,)))
-        return KEYS.read(done[0][0]) if done else None
+        return API_KEYS.read(done[0][0]) if done else None
 
     async def touch(self, key_ids: Collection[str], now: int) -> None:
         """Note that keys were used; a later time that is known stays."""

@@ -1,6 +1,6 @@
 """Tickets: short-lived, each for one stream or socket, where a client cannot send a header.
 
-A ticket is in the URL, so it must be worthless once it is used or a moment old.
+A ticket is part of the URL, so it can be used once, within 30 seconds.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from clarion.errors import Unauthenticated
 from clarion.fields import check_user_id, is_plain
 
 LEEWAY_S = 30
-# A token that names no key is tried with so many of the app's keys at most.
+# The most keys of an app that are tried with a token that names none.
 TRIES_LIMIT = 5
-# So many tokens are kept, the newest, and none that is longer: 20 MiB at most.
+# The newest tokens are kept, unless they are longer than this: 20 MiB at most.
 CACHED_TOKENS = 10_000
 CACHED_LENGTH = 1_024
 _TYPES = frozenset({"jwt", "at+jwt"})

@@ -15,11 +15,11 @@ from clarion.access.model import Scope
 from clarion.analytics.model import (
     DIMENSIONS,
     LABELS,
+    AnalyticsQuery,
     Count,
     Dimension,
     Interval,
     Metric,
-    Query,
     find_bucket_bound,
 )
 from clarion.analytics.sql.aggregates import Analytics
@@ -141,11 +141,15 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
     of time and 10,000 counts are returned.
     """
     app_id = app_of(request, Scope.STATS_READ).app_id
-    checks = {"metric": partial(check_choice, Metric, metric)}
-    chosen = collect({**checks, "interval": partial(check_choice, Interval, interval)})
+    chosen = collect(
+        {
+            "metric": lambda: check_choice(Metric, metric),
+            "interval": lambda: check_choice(Interval, interval),
+        }
+    )
     since, until = _read_range(chosen["interval"], from_, to, clock.now())
     filters = {Dimension.TYPE: type_, Dimension.CHANNEL: channel, Dimension.PLATFORM: platform}
-    query = Query(
+    query = AnalyticsQuery(
         app_id=app_id,
         metric=chosen["metric"],
         interval=chosen["interval"],
@@ -154,7 +158,7 @@ async def get_analytics(  # noqa: PLR0913, PLR0917 - each is a parameter of the 
         group_by=_read_dimensions(chosen["metric"], group_by),
         **_read_filters(chosen["metric"], filters),
     )
-    # Read before the counts: what is counted between the two is there, but not claimed to be.
+    # Read before the counts, so that all up to then is counted.
     progress = await analytics.get_progress()
     counts = await _read_counts(analytics, query)
     return AnalyticsReport(
@@ -214,7 +218,7 @@ def _check_filter(metric: Metric, name: Dimension, text: str) -> str:
     return text
 
 
-async def _read_counts(analytics: Analytics, query: Query) -> list[Count]:
+async def _read_counts(analytics: Analytics, query: AnalyticsQuery) -> list[Count]:
     """Return the counts; those of latencies always by bucket."""
     if Dimension.BUCKET in DIMENSIONS[query.metric]:
         by = query.group_by | {Dimension.BUCKET}
@@ -228,7 +232,7 @@ async def _read_counts(analytics: Analytics, query: Query) -> list[Count]:
     return counts
 
 
-def _make_series(query: Query, counts: Iterable[Count]) -> list[Series]:
+def _make_series(query: AnalyticsQuery, counts: Iterable[Count]) -> list[Series]:
     groups: dict[tuple[tuple[str, str], ...], list[Count]] = {}
     for each in counts:
         groups.setdefault(_group_of(query, each), []).append(each)
@@ -236,7 +240,7 @@ def _make_series(query: Query, counts: Iterable[Count]) -> list[Series]:
     return sorted(series, key=lambda each: -each.total)
 
 
-def _group_of(query: Query, count: Count) -> tuple[tuple[str, str], ...]:
+def _group_of(query: AnalyticsQuery, count: Count) -> tuple[tuple[str, str], ...]:
     named = {
         Dimension.TYPE: count.type,
         Dimension.CHANNEL: count.channel,
@@ -246,7 +250,7 @@ def _group_of(query: Query, count: Count) -> tuple[tuple[str, str], ...]:
     return tuple((each.value, count.label if each in LABELS else named[each]) for each in by)
 
 
-def _make_one(query: Query, group: dict[str, str], counts: Iterable[Count]) -> Series:
+def _make_one(query: AnalyticsQuery, group: dict[str, str], counts: Iterable[Count]) -> Series:
     by_time: dict[int, int] = {}
     by_label: dict[str, int] = {}
     for each in counts:

@@ -94,8 +94,8 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far everything is counted, and how far it was counted once more.
+class RollupProgress:
+    """Up to when everything is counted, and up to when it was counted again.
 
     `turn` grows with each change.
     """
@@ -106,7 +106,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class AnalyticsQuery:
     """Which counts of an app are asked for; an empty filter is none."""
 
     app_id: str

@@ -1,9 +1,9 @@
 """Counts what happened since the last time, every few seconds.
 
 The time up to which everything is counted is stored in the commit that adds the counts, so that
-nothing is added twice, whatever fails and however many nodes do it. What is committed late, with a
-time that was counted already, is found when each minute is counted once more, two minutes later:
-then what is missing is added.
+nothing is added twice, also if a commit fails or several nodes count. What is committed late, with
+a time that was counted already, is found when each minute is counted again two minutes later: then
+what is missing is added.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, Progress
-from clarion.analytics.port import Tally
+from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, RollupProgress
+from clarion.analytics.sql.aggregates import RollupCounts
 from clarion.errors import ReadTooSlow
 
 # Most of what has a time is committed so soon after it.
@@ -29,7 +29,7 @@ Counts = dict[int, Counter[Cell]]
 class Rollup:
     """Adds what happened to the counts of minutes, hours and days."""
 
-    tally: Tally
+    tally: RollupCounts
     # What a step returns if there is more to do at once.
     more: int
 
@@ -42,7 +42,7 @@ class Rollup:
         settled = min(before.settled_until, Interval.MINUTE.begin(max(now, 0)))
         settling = Interval.MINUTE.begin(min(before.counted_until, now - SETTLE_MS))
         settled = await self._settle(settled, settling, counts)
-        after = Progress(before.turn + 1, counted, settled)
+        after = RollupProgress(before.turn + 1, counted, settled)
         if _is_worth_a_commit(before, after, counts):
             await self.tally.add(before, after, counts)
         return self.more if counted < now - LAG_MS or settled < settling else 0
@@ -55,7 +55,7 @@ class Rollup:
         return since
 
     async def _settle(self, minute: int, end: int, counts: Counts) -> int:
-        """Count minutes once more, and add to the counts what was missing; return up to when."""
+        """Count minutes again, and add what was missing; return up to when."""
         async for since, until, found in self._count_parts(minute, end):
             if found:
                 _add(counts, since, find_missing(found, await self.tally.read_minute(since)))
@@ -120,7 +120,7 @@ def find_missing(found: Mapping[Cell, int], stored: Mapping[Cell, int]) -> Mappi
     return missing
 
 
-def _is_worth_a_commit(before: Progress, after: Progress, counts: Counts) -> bool:
+def _is_worth_a_commit(before: RollupProgress, after: RollupProgress, counts: Counts) -> bool:
     """Whether something was counted or a minute is over: a server without work writes little."""
     minute = Interval.MINUTE.begin
     is_over = minute(before.counted_until) != minute(after.counted_until)

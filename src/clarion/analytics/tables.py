@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.analytics.model import Progress
+from clarion.analytics.model import RollupProgress
 from clarion.store.table import Owner, Pruned, Stays, Table
 
 ANALYTICS = Table(
@@ -16,7 +16,7 @@ ANALYTICS = Table(
 )
 PROGRESS = Table(
     "analytics_progress",
-    Progress,
+    RollupProgress,
     key=("id",),
     owner=Owner.INSTALLATION,
     impersonal="up to which time is counted",

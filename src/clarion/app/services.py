@@ -100,13 +100,13 @@ class Services:
         self.connections = Connections()
         self.origins = AllowedOrigins(stores.known_apps, clock)
         self._known_apps, self._catalog = stores.known_apps, stores.catalog
-        self.deleted_apps = DeletedApps(stores.apps, (self._forget_app,))
+        self.deleted_apps = DeletedApps(stores.apps, self._forget_app)
         self.active_users = ActiveUsers(
             stores.users,
             clock,
-            (self._disconnect_user,),
+            self._disconnect_user,
             gone=GoneUsers(stores.deleted_users, stores.erasures),
-            forgets=(self._forget_users,),
+            drop_cached=self._forget_users,
             bus=bus,
         )
         self.last_seen = LastSeen(stores.users, clock, lambda: self.live_clients.users)
@@ -350,7 +350,7 @@ def _make_virtual_time(stores: Stores, pipeline: Pipeline) -> VirtualTime | None
 def _build_audit_loop(settings: Settings, stores: Stores) -> AuditLoop:
     path = settings.audit_log_path
     log = stores.audit_log
-    loop = AuditLoop(log, log.chain, log.keys, LogFile(path) if path else None)
+    loop = AuditLoop(log, LogFile(path) if path else None)
     log.on_written = loop.wake
     return loop
 

@@ -13,7 +13,7 @@ from clarion.access.keyring import Keyring
 from clarion.access.known_apps import KnownApps
 from clarion.access.sql import Apps, Keys, Tickets, open_provider_keys, open_user_keys
 from clarion.access.vault import Vault, key_id_of
-from clarion.analytics.sql.aggregates import Analytics, SqlTally
+from clarion.analytics.sql.aggregates import Analytics, RollupCounts
 from clarion.app.installation import Installation, find_key_of, identify, refuse_new_key
 from clarion.app.key_rotation import refuse_retired_key
 from clarion.app.tables import PERSONAL
@@ -22,7 +22,7 @@ from clarion.audit.commands import record_command
 from clarion.audit.sql import AuditLog, load_retired_keys
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.sandbox.pool import ProcessSandbox
-from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
+from clarion.catalog.sql import Categories, Templates, Types
 from clarion.channels.sql import SqlProviders
 from clarion.clock import Clock, MovableClock, SystemClock
 from clarion.events.sql.claims import SqlClaims
@@ -126,16 +126,16 @@ class Stores:
         self.providers = SqlProviders(engine, self.vault)
 
     def _open_catalog(self, engine: Engine, sandbox: ProcessSandbox) -> None:
-        self.types = SqlTypes(engine)
-        self.templates = SqlTemplates(engine)
+        self.types = Types(engine)
+        self.templates = Templates(engine)
         self.sandbox = sandbox
-        self.categories = SqlCategories(engine)
+        self.categories = Categories(engine)
         self.catalog = Catalog(self.types, self.categories, self.templates, self.clock, sandbox)
 
     def _open_statistics(self, engine: Engine) -> None:
         self.statistics = Statistics(engine)
         self.ledger = SqlLedger(engine)
-        self.tally = SqlTally(engine)
+        self.tally = RollupCounts(engine)
         self.analytics = Analytics(engine)
 
     def _open_queue(self, engine: Engine, clock: Clock) -> None:

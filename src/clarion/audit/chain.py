@@ -120,7 +120,7 @@ def is_linked(keys: ChainKeys, entry: Entry, before: str) -> bool:
 
 
 def sign_pruned(keys: ChainKeys, sequence: int, link: str) -> str:
-    """Return the proof that everything up to an entry was pruned, not removed by somebody."""
+    """Return the proof that everything up to an entry was pruned by Clarion."""
     return keys.sign("pruned", sequence, link)
 
 

@@ -16,7 +16,7 @@ SUMMARY = "summary"
 KINDS_LIMIT = 500
 
 
-class Kind(NamedTuple):
+class ActKind(NamedTuple):
     """Acts that are counted together: what was not done, by whom, in which minute."""
 
     minute: int
@@ -31,29 +31,29 @@ class CountedActs:
     """How many acts there were of each kind."""
 
     def __init__(self) -> None:
-        self._counts: Counter[Kind] = Counter()
+        self._counts: Counter[ActKind] = Counter()
 
     def add(self, act: Act, result: AuditResult, now: int) -> None:
         """Count an act. Users of an app are counted together."""
         minute = now - now % MINUTE_MS
         # The entry names who acted for a whole minute: that is for keys, not for persons.
         who = "" if act.actor_kind is ActorKind.USER else act.actor_id
-        kind = Kind(minute, result, act.action, act.app_id, act.actor_kind, who)
+        kind = ActKind(minute, result, act.action, act.app_id, act.actor_kind, who)
         if kind not in self._counts and len(self._counts) >= KINDS_LIMIT:
-            kind = Kind(minute, result)
+            kind = ActKind(minute, result)
         self._counts[kind] += 1
 
-    def take(self, now: int) -> Iterator[tuple[Kind, int]]:
+    def take(self, now: int) -> Iterator[tuple[ActKind, int]]:
         """Remove and yield what was counted before the minute of a time."""
         for kind in [each for each in self._counts if each.minute + MINUTE_MS <= now]:
             yield kind, self._counts.pop(kind)
 
-    def put_back(self, kind: Kind, count: int) -> None:
+    def put_back(self, kind: ActKind, count: int) -> None:
         """Keep what could not be stored."""
         self._counts[kind] += count
 
 
-def summarise(kind: Kind, count: int) -> Act:
+def summarise(kind: ActKind, count: int) -> Act:
     """Return the act of an entry that counts others."""
     return Act(
         action=kind.action,

@@ -13,14 +13,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from clarion.audit.lines import read_line, write_line
+import msgspec
+
 from clarion.audit.model import Entry
+from clarion.clock import to_rfc3339
 
 # Then the file is renamed to `….1`, the former one to `….2`, and so on.
 ROTATED_BYTES = 64 * 1024 * 1024
 KEPT_FILES = 20
 # A line has at most a few kilobytes.
 _TAIL_BYTES = 64 * 1024
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Entry).decode
 
 
 class LogFile:
@@ -79,6 +83,20 @@ class LogFile:
             newer = Path(f"{self.path}.{number - 1}") if number > 1 else self.path
             if newer.exists():
                 newer.replace(f"{self.path}.{number}")
+
+
+def write_line(entry: Entry) -> bytes:
+    """Return an entry as a line; the time is in it twice, once for people."""
+    fields = msgspec.to_builtins(entry)
+    return _encode({"time": to_rfc3339(entry.created_at), **fields}) + b"\n"
+
+
+def read_line(line: bytes) -> Entry | None:
+    """Return the entry of a line; None if it is not one, as when a crash cut it off."""
+    try:
+        return _decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Entry | None]]:

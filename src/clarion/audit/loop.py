@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from clarion.audit.chain import ChainKeys, is_linked
+from clarion.audit.chain import is_linked
 from clarion.audit.log_file import LogFile
 from clarion.audit.model import Entry
-from clarion.audit.sql import AuditLog, Chain
+from clarion.audit.sql import AuditLog
 from clarion.errors import ClarionError
 from clarion.telemetry.logs import get_logger
 
@@ -21,10 +21,8 @@ _STOP_S = 2.0
 class AuditLoop:
     """Keeps the chain and its file up to date."""
 
-    def __init__(self, log: AuditLog, chain: Chain, keys: ChainKeys, file: LogFile | None) -> None:
+    def __init__(self, log: AuditLog, file: LogFile | None) -> None:
         self._log = log
-        self._chain = chain
-        self._keys = keys
         self._file = file
         self._last: Entry | None = None  # in the file
         self._is_known = False
@@ -36,13 +34,13 @@ class AuditLoop:
         self._wake.set()
 
     async def run(self) -> None:
-        """Link and append again and again, until cancelled."""
+        """Link and append until cancelled."""
         while True:
             self._wake.clear()
             try:
                 await self.run_once()
                 self.report()
-            except ClarionError as error:  # the store is away; the next time will do
+            except ClarionError as error:  # the store is not available; the next run links
                 get_logger().warning("audit_not_linked", code=error.code)
             except OSError as error:
                 get_logger().error("audit_file_not_written", reason=error.strerror)
@@ -69,12 +67,12 @@ class AuditLoop:
             self._last = await asyncio.to_thread(file.find_last)
             self._is_known = True
         last = self._last.sequence or 0 if self._last else 0
-        while page := await self._chain.read(last, _PAGE):
+        while page := await self._log.chain.read(last, _PAGE):
             self._check(page[0])
             await asyncio.to_thread(file.append, page)
             self._last = page[-1]
             last = self._last.sequence or 0
-        state = await self._chain.get_state()
+        state = await self._log.chain.get_state()
         if state.sequence < last:
             self._fault = f"entries after {state.sequence} are in the file, but not in the store"
 
@@ -82,7 +80,7 @@ class AuditLoop:
         before = self._last
         if before is None or entry.sequence != (before.sequence or 0) + 1:
             return  # the file begins here, or what is between them was pruned
-        if not is_linked(self._keys, entry, before.link or ""):
+        if not is_linked(self._log.keys, entry, before.link or ""):
             self._fault = f"entry {entry.sequence} does not follow the last one in the file"
 
     def report(self) -> None:

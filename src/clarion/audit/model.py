@@ -32,9 +32,9 @@ class AuditResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """What somebody does, before its result is known.
+    """An action of a caller or command, before its result is known.
 
-    `user_id` is whom it is about: it is not stored, only a pseudonym made from it.
+    `user_id` is the user it is about: only a pseudonym made from it is stored.
     """
 
     action: str
@@ -57,7 +57,7 @@ class Entry:
     actor_kind: ActorKind
     actor_id: str
     action: str
-    subject: str | None  # the pseudonym of the user whom it is about
+    subject: str | None  # the pseudonym of the user it is about
     target: dict[str, str]  # ids and names of what it is about
     result: AuditResult
     reason: str | None  # the code of the error
@@ -80,7 +80,7 @@ class ChainState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class ChainVerification:
     """What was verified, and the first fault if there is one."""
 
     first: int = 0

@@ -25,16 +25,16 @@ from clarion.audit.model import (
     ActorKind,
     AuditResult,
     ChainState,
+    ChainVerification,
     Entry,
     Filter,
-    Verified,
 )
+from clarion.audit.tables import CHAIN, ENTRIES
 from clarion.audit.verification import verify_newest
 from clarion.clock import Clock
-from clarion.pages import LARGEST, Page, read_cursor, write_cursor
+from clarion.pages import LARGEST, Page, cut_page, read_cursor, write_cursor
 from clarion.store.companions import Companion, companion
 from clarion.store.engine import Engine, Fetch
-from clarion.store.records import Record
 from clarion.store.statement import Row, Statement, Step, Unit, Value, statement
 
 LINKED_AT_ONCE = 500
@@ -45,12 +45,7 @@ _ATTEMPTS = 10
 _CHAIN = "audit"
 _AFTER_ALL_IDS = "~"
 
-ENTRIES = Record(Entry)
-STATES = Record(ChainState)
-INSERT = statement(
-    "insert_audit_entry",
-    f"INSERT INTO audit_entries ({ENTRIES.columns}) VALUES ({ENTRIES.parameters})",
-)
+INSERT = statement("insert_audit_entry", ENTRIES.insert)
 SELECT_WAITING = statement(
     "select_waiting_audit_entries",
     f"""SELECT {ENTRIES.columns} FROM audit_entries WHERE sequence IS NULL AND id > :after
@@ -62,7 +57,7 @@ SELECT_CHAIN = statement(
     ORDER BY sequence LIMIT :limit""",
 )
 SELECT_STATE = statement(
-    "select_audit_chain", f"SELECT {STATES.columns} FROM audit_chain WHERE id = :id"
+    "select_audit_chain", f"SELECT {CHAIN.columns} FROM audit_chain WHERE id = :id"
 )
 # Of several nodes that link at once, one succeeds.
 MOVE_END = statement(
@@ -118,7 +113,7 @@ LISTS = {
     names: _list_statement(*names)
     for count in range(len(_CONDITIONS) + 1)
     for names in itertools.combinations(_CONDITIONS, count)
-    # Without the app nobody knows whose pseudonym it is.
+    # A pseudonym is that of a user of one app.
     if "subject" not in names or "app_id" in names
 }
 
@@ -241,8 +236,8 @@ class AuditLog:
     ) -> None:
         """Add to the act of this task what is not known when it begins: ids of what it is about.
 
-        Call it before the first write; afterwards it is too late. Never with a secret, or with what
-        somebody wrote. Nothing happens if the task records no act.
+        Call it before the first write, and never with a secret or a text that a caller has sent.
+        Nothing happens if the task records no act.
         """
         recording = companion.get()
         if isinstance(recording, Recording):
@@ -310,9 +305,8 @@ class AuditLog:
         rows = await self._fetch_list(
             wanted, since=wanted.since, before=before, before_id=before_id, limit=limit + 1
         )
-        items = tuple(map(ENTRIES.read, rows[:limit]))
-        last = items[-1] if len(rows) > limit else None
-        return Page(items, write_cursor(last.created_at, last.id) if last else None)
+        entries = [*map(ENTRIES.read, rows)]
+        return cut_page(entries, limit, lambda each: write_cursor(each.created_at, each.id))
 
     async def _fetch_list(self, wanted: Filter, **bounds: Value) -> Sequence[Row]:
         given = {"app_id": wanted.app_id, "action": wanted.action, "actor_id": wanted.actor_id}
@@ -326,7 +320,7 @@ class AuditLog:
             found += (*await self._engine.fetch(chosen, **values, subject=subject, **bounds),)
         return sorted(found, key=_newest_first, reverse=True)
 
-    async def verify_newest(self, count: int) -> Verified:
+    async def verify_newest(self, count: int) -> ChainVerification:
         """Verify that the last entries of the chain are as they were written."""
         return await verify_newest(self.chain, self.keys, count)
 
@@ -402,7 +396,7 @@ class AuditLog:
 
 
 class Chain:
-    """The chain as it is stored, for whatever verifies or copies it."""
+    """The chain as it is stored, to be verified or copied."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
@@ -420,7 +414,7 @@ class Chain:
     async def get_state(self) -> ChainState:
         """Return where the chain begins and ends."""
         rows = await self._fetch(SELECT_STATE, id=_CHAIN)
-        return STATES.read(rows[0]) if rows else ChainState()
+        return CHAIN.read(rows[0]) if rows else ChainState()
 
 
 async def load_retired_keys(fetch: Fetch, keys: ChainKeys, vault: Vault) -> None:

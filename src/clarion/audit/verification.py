@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from clarion.audit.chain import ChainKeys, content_of, is_linked, is_pruned
 from clarion.audit.log_file import LogFile, read_entries
-from clarion.audit.model import ChainState, Entry, Verified
+from clarion.audit.model import ChainState, ChainVerification, Entry
 
 if TYPE_CHECKING:
     from clarion.audit.sql import Chain
@@ -19,7 +19,7 @@ _PAGE = 1000
 _SHORT_PAGE = 100
 
 
-async def verify_chain(chain: Chain, keys: ChainKeys) -> Verified:
+async def verify_chain(chain: Chain, keys: ChainKeys) -> ChainVerification:
     """Verify every entry that is stored, from the oldest on."""
     state = await chain.get_state()
     verified = await _verify_after(chain, keys, state, state.pruned_sequence, _PAGE)
@@ -29,7 +29,7 @@ async def verify_chain(chain: Chain, keys: ChainKeys) -> Verified:
     return replace(verified, waiting=waiting, fault=forged)
 
 
-async def verify_newest(chain: Chain, keys: ChainKeys, count: int) -> Verified:
+async def verify_newest(chain: Chain, keys: ChainKeys, count: int) -> ChainVerification:
     """Verify the last entries of the chain: within a server, which has no time for all."""
     state = await chain.get_state()
     after = max(state.pruned_sequence, state.sequence - count)
@@ -38,19 +38,19 @@ async def verify_newest(chain: Chain, keys: ChainKeys, count: int) -> Verified:
 
 async def _verify_after(
     chain: Chain, keys: ChainKeys, state: ChainState, after: int, size: int
-) -> Verified:
+) -> ChainVerification:
     """Verify the entries after a number, and that the chain ends as its state says."""
     if after == state.pruned_sequence and not is_pruned(keys, state):
-        return Verified(fault=f"the beginning of the chain, entry {after}, is not signed")
+        return ChainVerification(fault=f"the beginning of the chain, entry {after}, is not signed")
     last, link = after, await _find_link(chain, state, after)
     async for entry in read_chain(chain, after, size):
         if fault := find_fault(keys, entry, last, link):
-            return Verified(first=after + 1, last=last, link=link, fault=fault)
+            return ChainVerification(first=after + 1, last=last, link=link, fault=fault)
         last, link = entry.sequence or 0, entry.link or ""
     # The chain may have grown since.
     missing = f"{_name_range(last + 1, state.sequence)} missing"
     fault = None if last >= state.sequence else missing
-    return Verified(
+    return ChainVerification(
         first=after + 1, last=last, link=link, fault=fault or _compare_end(state, last, link)
     )
 
@@ -143,7 +143,7 @@ async def _verify_lines(path: Path, chain: Chain, keys: ChainKeys, state: ChainS
     stored = _Cursor(chain)
     for number, entry in read_entries(path):
         if entry is None or entry.sequence is None:
-            continue  # a crash cut it off; if somebody did, its number is missing
+            continue  # cut off by a crash; if it was removed, its number is missing
         fault = _find_line_fault(keys, entry, before, state)
         if fault is None and entry.sequence > state.pruned_sequence:
             found = await stored.find(entry.sequence)

@@ -16,7 +16,8 @@ from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.tallies import Tally
 
 if TYPE_CHECKING:
-    from clarion.catalog.port import Categories, Sandbox, Templates, Types
+    from clarion.catalog.port import Sandbox
+    from clarion.catalog.sql import Categories, Templates, Types
 
 # How old a cached entry may be. On the node that changes a type the change is effective at once, on
 # others when the bus brings it.

@@ -14,7 +14,7 @@ import msgspec
 from clarion.catalog import built_in
 from clarion.catalog.model import Channel, Form, NotificationType, RenderedText, Template
 from clarion.catalog.rendering.quick import is_quick, render_quickly
-from clarion.catalog.sandbox.jobs import Answer, ConvertMjml, FindFaults, Job, Render
+from clarion.catalog.sandbox.jobs import ConvertMjml, FindFaults, Job, JobResult, Render
 from clarion.catalog.schemas import SmallSchema, load_small
 from clarion.errors import FieldFault, InvalidFields, NotFound, Overloaded
 
@@ -24,7 +24,7 @@ _CHECKED_IN_A_ROW = 16
 # Names that a template may show without declaring them.
 _UNDECLARED = ("actor", "target")
 # Does a job for the app of the entry.
-Run = Callable[[Job], Awaitable[Answer]]
+Run = Callable[[Job], Awaitable[JobResult]]
 
 
 class DataSchema:
@@ -148,7 +148,7 @@ class CatalogEntry:
         return replace(self, type=definition, _quick={})
 
 
-async def _refuse(_job: Job) -> Answer:
+async def _refuse(_job: Job) -> JobResult:
     raise Overloaded("It must be rendered in the sandbox.")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from clarion.catalog.model import Category, CategoryDefinition, Channel, NotificationType, Template
+from clarion.catalog.tables import CATEGORIES, TEMPLATES
 from clarion.errors import Conflict
-from clarion.pages import LARGEST, Page, parse_number, refuse_cursor
+from clarion.pages import LARGEST, Page, cut_page, parse_number, refuse_cursor
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 
 # Of one template.
@@ -16,8 +16,6 @@ VERSIONS_KEPT = 50
 # Of all templates of an app.
 VERSIONS_LIMIT = 20_000
 CATEGORIES_LIMIT = 50
-CATEGORIES = Record(CategoryDefinition)
-TEMPLATES = Record(Template)
 _PLACE = "app_id = :app_id AND type = :type AND channel = :channel AND language = :language"
 _NEXT_VERSION = f"(SELECT COALESCE(MAX(version), 0) + 1 FROM templates WHERE {_PLACE})"
 
@@ -121,13 +119,14 @@ LIST_VERSIONS = statement(
 _read_type = msgspec.json.Decoder(NotificationType).decode
 
 
-class SqlTypes:
-    """The `Types` port."""
+class Types:
+    """The notification types that apps have defined, including changed built-in ones."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def put(self, app_id: str, definition: NotificationType, now: int) -> bool:
+        """Create or replace a type; False if there is no such category."""
         text = msgspec.json.encode(definition).decode()
         own = None if definition.category in set(Category) else definition.category
         put = PUT_TYPE.step(
@@ -138,18 +137,22 @@ class SqlTypes:
         return await self._engine.write(Unit(app_id, (put, *check), app_id)) is not None
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
+        """Return the app's definition of a type, or None."""
         rows = await self._engine.fetch(GET_TYPE, app_id=app_id, type=type_name)
         return _read_type(rows[0][0]) if rows else None
 
     async def list(self, app_id: str) -> tuple[NotificationType, ...]:
+        """Return the app's definitions sorted by name, at most 1,000."""
         rows = await self._engine.fetch(LIST_TYPES, app_id=app_id)
         return tuple(_read_type(row[0]) for row in rows)
 
     async def measure(self, app_id: str, without: str) -> tuple[int, int]:
+        """Return how many definitions the app has except that of a type, and their bytes."""
         rows = await self._engine.fetch(MEASURE_TYPES, app_id=app_id, type=without)
         return int(rows[0][0]), int(rows[0][1])
 
     async def delete(self, app_id: str, type_name: str) -> bool:
+        """Delete the app's definition of a type and its templates; False if there were none."""
         steps = (
             DELETE_TYPE.step(app_id=app_id, type=type_name),
             DELETE_TEMPLATES.step(app_id=app_id, type=type_name),
@@ -158,8 +161,8 @@ class SqlTypes:
         return done is not None and any(done)
 
 
-class SqlCategories:
-    """The `Categories` port."""
+class Categories:
+    """The categories that apps have in addition to the built-in ones."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -167,6 +170,10 @@ class SqlCategories:
     async def put(
         self, app_id: str, category: CategoryDefinition
     ) -> tuple[CategoryDefinition, bool] | None:
+        """Create or replace a category; return it as stored, and whether it is new.
+
+        None if the app has 50 others.
+        """
         step = PUT_CATEGORY.guard(app_id=app_id, **CATEGORIES.values(category))
         done = await self._engine.write(Unit(app_id, (step,), app_id))
         if done is None:
@@ -175,13 +182,15 @@ class SqlCategories:
         return stored, stored.created_at == category.created_at
 
     async def get(self, app_id: str, name: str) -> CategoryDefinition | None:
-        rows = await self._engine.fetch(GET_CATEGORY, app_id=app_id, name=name)
-        return CATEGORIES.read(rows[0]) if rows else None
+        """Return a category of the app's own, or None."""
+        return CATEGORIES.first(await self._engine.fetch(GET_CATEGORY, app_id=app_id, name=name))
 
     async def list(self, app_id: str) -> tuple[CategoryDefinition, ...]:
+        """Return the app's own categories sorted by name, at most 50."""
         return tuple(map(CATEGORIES.read, await self._engine.fetch(LIST_CATEGORIES, app_id=app_id)))
 
     async def delete(self, app_id: str, name: str) -> bool:
+        """Delete a category; False if there is none. `Conflict` if a type uses it."""
         one = {"app_id": app_id, "name": name}
         steps = (LOCK_CATEGORY.guard(**one), DELETE_CATEGORY.step(**one))
         done = await self._engine.write(Unit(app_id, steps, app_id))
@@ -195,13 +204,21 @@ class SqlCategories:
         return done is not None
 
 
-class SqlTemplates:
-    """The `Templates` port. A cursor is the last version of its page."""
+class Templates:
+    """The templates that apps have written. A version never changes.
+
+    A cursor is the last version of its page.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def put(self, app_id: str, template: Template) -> Template:
+        """Add a template and return it with its version: one more than the newest, or 1.
+
+        Only the newest 50 versions are kept. `Conflict` if another node adds one at the same
+        moment.
+        """
         values = TEMPLATES.values(template)
         del values["version"]
         place = {key: values[key] for key in ("type", "channel", "language")}
@@ -214,10 +231,12 @@ class SqlTemplates:
         return TEMPLATES.read(done[0][0])
 
     async def count(self, app_id: str) -> int:
+        """Return how many versions of templates the app has, at most 20,000."""
         rows = await self._engine.fetch(COUNT_VERSIONS, app_id=app_id)
         return int(rows[0][0])
 
     async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
+        """Return the newest version for each channel and language, at most 1,000."""
         rows = await self._engine.fetch(LIST_TEMPLATES, app_id=app_id, type=type_name)
         return tuple(map(TEMPLATES.read, rows))
 
@@ -231,6 +250,7 @@ class SqlTemplates:
         after: str | None,
         limit: int,
     ) -> Page[Template]:
+        """Return the versions, newest first. `InvalidFields` if `after` is not a `next`."""
         before = parse_number(after) if after else LARGEST
         if before is None:
             raise refuse_cursor()
@@ -243,5 +263,4 @@ class SqlTemplates:
             version=before,
             limit=limit + 1,
         )
-        items = tuple(map(TEMPLATES.read, rows[:limit]))
-        return Page(items, str(items[-1].version) if len(rows) > limit else None)
+        return cut_page([*map(TEMPLATES.read, rows)], limit, lambda each: str(each.version))

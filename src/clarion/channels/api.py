@@ -27,12 +27,13 @@ from clarion.channels.routing import OWN_PLATFORM, Routing
 from clarion.channels.targets import Targets
 from clarion.clock import Clock
 from clarion.errors import ClarionError, Conflict, FieldFault, InvalidFields, NotFound
+from clarion.fields import check_value
 from clarion.history.model import Content, Notification
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.responses import describe_response
-from clarion.http.shapes import Items, check_choice, check_value
+from clarion.http.shapes import Items, check_choice
 from clarion.http.views import Timestamp, View
 from clarion.people.model import User
 from clarion.push.model import GATEWAY

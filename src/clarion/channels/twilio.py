@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from clarion.catalog.model import Channel
-from clarion.catalog.model.sms_segments import SEGMENTS_LIMIT, Segments, count_segments
+from clarion.catalog.model.sms_segments import SEGMENTS_LIMIT, SmsSegments, count_segments
 from clarion.channels.answers import (
     NETWORK,
     Action,
@@ -169,7 +169,7 @@ class TwilioSender:
         is_known = isinstance(outcome, Rejected) and outcome.error_code == NO_RECIPIENT
         return Verified(response="account and token accepted") if is_known else outcome
 
-    async def _post(self, headers: dict[str, str], form: bytes, segments: Segments) -> Outcome:
+    async def _post(self, headers: dict[str, str], form: bytes, segments: SmsSegments) -> Outcome:
         request = ProviderRequest(self._url, headers, form, self._timeout_s)
         answer = await post(self._context.http, request, ANSWERS)
         return self._read(answer, segments) if isinstance(answer, HttpAnswer) else answer
@@ -190,7 +190,7 @@ class TwilioSender:
         # A lone surrogate has no UTF-8.
         return urlencode(form, errors="replace").encode()
 
-    def _read(self, answer: HttpAnswer, segments: Segments) -> Outcome:
+    def _read(self, answer: HttpAnswer, segments: SmsSegments) -> Outcome:
         try:
             reply = _decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -204,7 +204,7 @@ class TwilioSender:
         said = reply.message or reply.error_message or f"HTTP status {answer.status}"
         return ANSWERS.judge(codes, clean(said), retry_after=after)
 
-    def _accept(self, sid: str | None, segments: Segments) -> Outcome:
+    def _accept(self, sid: str | None, segments: SmsSegments) -> Outcome:
         if sid is None or not _SID.fullmatch(sid):
             return _judge("no_id")
         code = "accepted" if self._has_reports else "no_reports"

@@ -24,7 +24,7 @@ from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.printing import print_json, print_result
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.http.shapes import check_value
+from clarion.fields import check_value
 
 admin = App(name="admin")
 _PAGE = 100

@@ -18,7 +18,7 @@ from clarion.cli.first_run import AppCredentials
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.printing import print_json, print_rows
 from clarion.errors import CommandFailed, NotFound
-from clarion.http.shapes import check_value
+from clarion.fields import check_value
 from clarion.system.data_directory import write_private
 
 app = App(name="app")

@@ -7,8 +7,7 @@ import sys
 from cyclopts import App
 
 from clarion.app.stores import Stores, open_stores
-from clarion.audit.lines import write_line
-from clarion.audit.log_file import LogFile
+from clarion.audit.log_file import LogFile, write_line
 from clarion.audit.model import Entry, Filter
 from clarion.audit.verification import read_chain, verify_anchor, verify_chain, verify_file
 from clarion.cli.flags import SettingFlags, Switch, load_settings

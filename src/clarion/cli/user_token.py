@@ -15,8 +15,7 @@ from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.printing import print_result
 from clarion.clock import to_rfc3339
 from clarion.errors import CommandFailed, FieldFault, InvalidFields
-from clarion.fields import check_user_id
-from clarion.http.shapes import check_value
+from clarion.fields import check_user_id, check_value
 
 _HOUR_S = 3600
 _CANNOT_SIGN = (

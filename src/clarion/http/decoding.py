@@ -186,4 +186,6 @@ def _step_into(outer: inspect.Type, step: str) -> Iterator[inspect.Type]:
 
 
 def _flatten(each: inspect.Type) -> tuple[inspect.Type, ...]:
+    if isinstance(each, inspect.Metadata):
+        each = each.type
     return each.types if isinstance(each, inspect.UnionType) else (each,)

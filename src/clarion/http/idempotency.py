@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 KEY_LENGTH = 255
 KEPT_MS = 24 * 3600 * 1000
 T = TypeVar("T", bound=msgspec.Struct)
+# Commits work with a claim, and returns the stored response if the request is a repeat.
+Write = Callable[[IdempotencyClaim | None], Awaitable[StoredResponse | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +93,14 @@ class Idempotency:
         first = msgspec.json.decode(self.open(replay, once), type=body_type)
         return Response(first, status_code=status, headers={"idempotent-replayed": "true"})
 
-    def answer_created(
-        self, replay: StoredResponse | None, once: IdempotencyClaim | None, answer: T
+    async def create(
+        self, request: ApiRequest, key: str | None, answer: T, write: Write
     ) -> Response[T]:
-        """Return the response to a request that created something, or that to the first one."""
+        """Create what `answer` shows, and return the response: for a repeat, the first one."""
         from litestar import Response  # noqa: PLC0415 - only handlers of the framework come here
 
-        if replay is not None:
+        once = await self.once(request, key, answer)
+        if (replay := await write(once)) is not None:
             return self.answer_again(replay, once, type(answer), 201)
         return Response(answer, status_code=201)
 

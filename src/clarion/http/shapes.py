@@ -73,14 +73,6 @@ def given_checks(
     }
 
 
-def check_value(field: str, check: Callable[[T], R], value: T) -> R:
-    """Return what a check makes of a value; `InvalidFields` names the field."""
-    try:
-        return check(value)
-    except ValueError as error:
-        raise InvalidFields(FieldFault(field, str(error))) from error
-
-
 def check_choice(choices: type[E], text: str) -> E:
     """Return the member of an enum; `ValueError` lists its members."""
     if text not in set(choices):

@@ -6,15 +6,14 @@ from hmac import compare_digest
 
 from clarion.errors import IdempotencyKeyReused, StoreUnavailable
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.idempotency.tables import IDEMPOTENCY_KEYS
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Row, Step, Unit, statement
 
-CLAIMS = Record(IdempotencyClaim)
 CLAIM_KEY = statement(
     "claim_idempotency_key",
-    f"""INSERT INTO idempotency_keys ({CLAIMS.columns}) VALUES ({CLAIMS.parameters})
-    ON CONFLICT (app_id, key) DO UPDATE SET {CLAIMS.assign_others("app_id", "key")}
+    f"""{IDEMPOTENCY_KEYS.insert}
+    ON CONFLICT (app_id, key) DO UPDATE SET {IDEMPOTENCY_KEYS.assign_others("app_id", "key")}
     WHERE idempotency_keys.expires_at <= excluded.created_at
     RETURNING key""",
 )
@@ -30,7 +29,7 @@ _ATTEMPTS = 2
 
 def claim(once: IdempotencyClaim) -> Step:
     """Return the guard that only the first request with this key passes."""
-    return CLAIM_KEY.guard(**CLAIMS.values(once))
+    return CLAIM_KEY.guard(**IDEMPOTENCY_KEYS.values(once))
 
 
 async def write_once(

@@ -12,13 +12,13 @@ from clarion.access.model import Scope
 from clarion.catalog.model import Category
 from clarion.catalog.port import Catalog
 from clarion.errors import Unauthenticated
-from clarion.fields import UserId
+from clarion.fields import UserId, check_value
 from clarion.http.asgi import FastRoute, Operation, Parameter, Request, Response, respond_json
 from clarion.http.callers import find_owner
 from clarion.http.dependencies import CheckPresent
 from clarion.http.etags import answer_known, find_known, make_tag
 from clarion.http.queries import read_query
-from clarion.http.shapes import PAGE_LIMIT, check_limit, check_name, check_value
+from clarion.http.shapes import PAGE_LIMIT, check_limit, check_name
 from clarion.inbox.model import InboxQuery, InboxState, PageOutline
 from clarion.inbox.port import Inboxes, InboxPages
 from clarion.inbox.views import InboxPage, to_page

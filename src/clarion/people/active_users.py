@@ -1,14 +1,14 @@
 """Whether users may use their tokens and connections: inactive and deleted users may not.
 
 A node applies a change of its own at once, and that of another one when the bus brings it, or else
-within five seconds: what it knows of a user is read again after `KNOWN_MS`, and users who became
-inactive, were deleted or were erased lately are looked for every `POLL_S`, to end the connections
-that they have open. While the bus is connected they are looked for every `CHECK_S`.
+within five seconds: a user is read again after `KNOWN_MS`, and every `POLL_S` (while the bus is
+connected, every `CHECK_S`) users who were recently deactivated, deleted or erased are looked up, to
+end their open connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from enum import Enum, auto
 
 from clarion.clock import Clock
@@ -33,10 +33,10 @@ _PAGE = 500
 
 Disconnect = Callable[[str, str], None]
 # Drops what this node has cached of users, who are given as app and user id.
-Forget = Callable[[Collection[tuple[str, str]]], None]
+DropCached = Callable[[Collection[tuple[str, str]]], None]
 
 
-class Presence(Enum):
+class UserState(Enum):
     """What is known of a user."""
 
     ACTIVE = auto()
@@ -45,41 +45,40 @@ class Presence(Enum):
     GONE = auto()  # deleted or erased
 
 
-_MAY_USE_TOKENS = frozenset({Presence.ACTIVE, Presence.UNKNOWN})
+_MAY_USE_TOKENS = frozenset({UserState.ACTIVE, UserState.UNKNOWN})
 _MAY_USE_TOKENS_NAMES = frozenset(each.name for each in _MAY_USE_TOKENS)
 
 
 class ActiveUsers:
-    """Knows for a moment who is active, and disconnects those who are not any more.
+    """Caches who is active, and disconnects those who no longer are.
 
-    `disconnects` are called with app and user; they must do nothing for users that have no
-    connection.
+    `disconnect` is called with app and user; it must do nothing for users that have no connection.
     """
 
     def __init__(
         self,
         users: Users,
         clock: Clock,
-        disconnects: Sequence[Disconnect],
+        disconnect: Disconnect = lambda _app_id, _user_id: None,
         *,
         gone: GoneUsers | None = None,
-        forgets: Sequence[Forget] = (),
+        drop_cached: DropCached = lambda _owners: None,
         bus: Bus = ALONE,
         poll_s: float = POLL_S,
         check_s: float = CHECK_S,
     ) -> None:
         self._users = users
         self._clock = clock
-        self._disconnects = disconnects
+        self._disconnect = disconnect
         self._gone = gone
-        self._forgets = forgets
+        self._drop_cached = drop_cached
         self._watch = Watch(bus, disconnected_s=poll_s, connected_s=check_s)
         # By app and user.
-        self._known = NodeCache[tuple[str, str], Presence](KNOWN_MS, KNOWN_LIMIT)
+        self._known = NodeCache[tuple[str, str], UserState](KNOWN_MS, KNOWN_LIMIT)
         self._changed = Invalidation("people.user", self._take_change, self._known.forget_all)
         self._changed.join(bus)
-        # Who was deleted or erased lately.
-        self._lately_gone: set[tuple[str, str]] = set()
+        # Who was deleted or erased recently.
+        self._recently_gone: set[tuple[str, str]] = set()
 
     async def is_active(self, app_id: str, user_id: str) -> bool:
         """Return whether a user may use a token; one that was never created may."""
@@ -89,24 +88,24 @@ class ActiveUsers:
         self, app_id: str, user_id: str, *, must_be_created: bool = False
     ) -> None:
         """Raise `NotFound` for a user who was deleted or erased, or else who was never created."""
-        presence = await self._find(app_id, user_id)
-        if presence is Presence.UNKNOWN and must_be_created:
+        state = await self._find(app_id, user_id)
+        if state is UserState.UNKNOWN and must_be_created:
             # What is known may be older than the creation of the user.
             self._known.forget((app_id, user_id))
-            presence = await self._find(app_id, user_id)
-        if presence is Presence.GONE or (presence is Presence.UNKNOWN and must_be_created):
+            state = await self._find(app_id, user_id)
+        if state is UserState.GONE or (state is UserState.UNKNOWN and must_be_created):
             raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
 
-    def _find(self, app_id: str, user_id: str) -> Awaitable[Presence]:
+    def _find(self, app_id: str, user_id: str) -> Awaitable[UserState]:
         return self._known.find((app_id, user_id), self._clock.now(), self._read)
 
-    async def _read(self, owner: tuple[str, str]) -> Presence:
+    async def _read(self, owner: tuple[str, str]) -> UserState:
         app_id, user_id = owner
         user = await self._users.get(app_id, user_id)
         if user is None:
             is_gone = await self.is_gone(app_id, user_id)
-            return Presence.GONE if is_gone else Presence.UNKNOWN
-        return Presence.INACTIVE if user.status is UserStatus.INACTIVE else Presence.ACTIVE
+            return UserState.GONE if is_gone else UserState.UNKNOWN
+        return UserState.INACTIVE if user.status is UserStatus.INACTIVE else UserState.ACTIVE
 
     async def check(self, app_id: str, user_id: str) -> None:
         """Apply a change of a user on this node, and publish it to the others."""
@@ -114,39 +113,38 @@ class ActiveUsers:
 
     async def _check(self, app_id: str, user_id: str, *, is_erased: bool) -> None:
         self._known.forget((app_id, user_id))
-        presence = await self._read((app_id, user_id))
-        self._changed(app_id, user_id, presence.name, is_erased)
+        state = await self._read((app_id, user_id))
+        self._changed(app_id, user_id, state.name, is_erased)
 
     def _take_change(
         self,
         app_id: str,
         user_id: str,
-        presence: str,
+        state: str,
         is_erased: bool,  # noqa: FBT001 - as it was published
     ) -> None:
         """Apply what is known of a user since a change on any node."""
         owner = (app_id, user_id)
         self._known.forget(owner)
         if is_erased:
-            for forget in self._forgets:
-                forget((owner,))
-        if presence == Presence.GONE.name:
-            self._lately_gone.add(owner)
+            self._drop_cached((owner,))
+        if state == UserState.GONE.name:
+            self._recently_gone.add(owner)
         else:
-            self._lately_gone.discard(owner)
-        if presence not in _MAY_USE_TOKENS_NAMES:
+            self._recently_gone.discard(owner)
+        if state not in _MAY_USE_TOKENS_NAMES:
             self._disconnect(app_id, user_id)
 
     def was_gone(self, app_id: str, user_id: str) -> bool:
-        """Return whether a user is known to be deleted or erased lately. Every attempt asks."""
-        return (app_id, user_id) in self._lately_gone
+        """Return whether a user was recently deleted or erased. It is called for every attempt."""
+        return (app_id, user_id) in self._recently_gone
 
     async def is_gone(self, app_id: str, user_id: str) -> bool:
         """Return whether a user was deleted or erased; one that was never created was not."""
         return self._gone is not None and await self._gone.is_gone(app_id, user_id)
 
     async def forget(self, app_id: str, user_id: str) -> None:
-        """Take note of a user who was erased on this node."""
+        """Apply the erasure of a user on this node, and publish it to the others."""
         await self._check(app_id, user_id, is_erased=True)
 
     async def run(self) -> None:
@@ -159,7 +157,7 @@ class ActiveUsers:
                 get_logger().warning("inactive_users_poll_failed", code=error.code)
 
     async def poll(self) -> None:
-        """Disconnect the users who became inactive or were deleted or erased lately."""
+        """Disconnect the users who were recently deactivated, deleted or erased."""
         await self._poll_gone()
         after = (self._clock.now() - LOOK_BACK_MS, "", "")
         while True:
@@ -176,14 +174,9 @@ class ActiveUsers:
             return
         new, erased = await self._gone.list_erased()
         if new:
-            for forget in self._forgets:
-                forget(new)
+            self._drop_cached(new)
         deleted = await self._gone.list_deleted(self._clock.now() - LOOK_BACK_MS)
-        self._lately_gone = {*erased, *deleted}
-        for owner in self._lately_gone:
+        self._recently_gone = {*erased, *deleted}
+        for owner in self._recently_gone:
             self._known.forget(owner)
             self._disconnect(*owner)
-
-    def _disconnect(self, app_id: str, user_id: str) -> None:
-        for disconnect in self._disconnects:
-            disconnect(app_id, user_id)

@@ -17,7 +17,7 @@ from clarion.fields import (
     check_timezone,
     documented,
 )
-from clarion.people.model import User
+from clarion.people.model import User, UserStatus
 from clarion.people.profile import Profile
 
 TAGS_LIMIT = 50
@@ -69,7 +69,7 @@ def check_email(text: str) -> str:
 
 
 def fold_email(address: str) -> str:
-    """Return the key of an address: no two users of an app have the same, whatever the capitals."""
+    """Return the key of an address, without capitals: no two users of an app have the same."""
     return unicodedata.normalize("NFC", address.casefold())
 
 
@@ -119,6 +119,12 @@ def check_profile(profile: Profile) -> Profile:
     return profile
 
 
+def check_status(text: str) -> UserStatus:
+    if text not in set(UserStatus):
+        raise ValueError(f"must be one of {', '.join(UserStatus)}")
+    return UserStatus(text)
+
+
 def check_consent(consent: dict[str, Any]) -> dict[str, Any]:
     if len(consent) > CONSENTS_LIMIT or not all(_PURPOSE.fullmatch(each) for each in consent):
         raise ValueError(
@@ -134,6 +140,7 @@ _CHECKS: dict[str, Callable[[Any], object]] = {
     "phone": check_phone,
     "language": check_language,
     "timezone": check_timezone,
+    "status": check_status,
     "tags": check_tags,
     "attributes": check_attributes,
     "metadata": check_object,

@@ -9,7 +9,7 @@ from clarion.clock import Clock
 from clarion.pacing import Pace
 from clarion.people.sql import Users
 
-# A user is written at most so often, however many requests they make.
+# A user is written at most once in this time, regardless of the number of requests.
 EVERY_MS = 60_000
 # More are not noted until those are written.
 WAITING_LIMIT = 100_000
@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 
 class LastSeen:
-    """Collects the users who call, and those who are `connected` when it is written."""
+    """Collects the users who send requests, and those who are `connected` at each write."""
 
     def __init__(
         self, users: Users, clock: Clock, connected: Callable[[], Collection[Key]]
@@ -32,7 +32,7 @@ class LastSeen:
         self._waiting: set[Key] = set()
 
     def note(self, app_id: str, user_id: str) -> None:
-        """Take note that a user is here. Called for each request of a user: it must be cheap."""
+        """Note that a user is active. Called for each request of a user, so it must be cheap."""
         key, now = (app_id, user_id), self._clock.monotonic()
         noted_at = self._noted.get(key)
         if noted_at is not None and now - noted_at < EVERY_MS:

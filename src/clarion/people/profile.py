@@ -20,13 +20,13 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 References = Annotated[list[Text], Meta(max_length=LIST_LIMIT)]
 
 
-class Group(
+class ProfileGroup(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """Fields that belong together; each is optional."""
 
 
-class BillingAddress(Group, frozen=True):
+class BillingAddress(ProfileGroup, frozen=True):
     """Where invoices are sent."""
 
     name: Annotated[Text | None, Meta(description="The person to whom invoices are sent.")] = None
@@ -53,7 +53,7 @@ class SubscriptionStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Business(Group, frozen=True):
+class Business(ProfileGroup, frozen=True):
     """What bookkeeping and tax law ask for."""
 
     customer_id: Annotated[
@@ -68,7 +68,7 @@ class Business(Group, frozen=True):
     ] = None
 
 
-class Growth(Group, frozen=True):
+class Growth(ProfileGroup, frozen=True):
     """How the user came, and how content they are."""
 
     referral_code: Annotated[
@@ -84,7 +84,7 @@ class Growth(Group, frozen=True):
     )
 
 
-class Enterprise(Group, frozen=True):
+class Enterprise(ProfileGroup, frozen=True):
     """The organisation of the user. References only: secrets do not belong here."""
 
     team_id: Text | None = None
@@ -115,7 +115,7 @@ class BackupFrequency(StrEnum):
     MONTHLY = "monthly"
 
 
-class Backup(Group, frozen=True):
+class Backup(ProfileGroup, frozen=True):
     """What the user chose for backups in your system."""
 
     auto_backup: bool | None = None
@@ -126,7 +126,7 @@ class Backup(Group, frozen=True):
     """For how many days a backup is kept."""
 
 
-class Intelligence(Group, frozen=True):
+class Intelligence(ProfileGroup, frozen=True):
     """Figures about the user, computed by your systems."""
 
     credits: Annotated[float | None, Meta(description="Balance of the account.")] = None

@@ -16,17 +16,16 @@ from clarion.pacing import Slices
 from clarion.pages import LARGEST, READ_FOR_PAGE, Page, fill_page, read_cursor, write_cursor
 from clarion.people.fields import fold_email
 from clarion.people.model import StoredUser, User, UserFilter
+from clarion.people.tables import USERS
 from clarion.push.sql import topics
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
-from clarion.store.records import Record
 from clarion.store.row_turns import RowTurns
 from clarion.store.statement import Row, Statement, Step, Unit, Value, keys_of, statement
 
 # Takes the user as stored, or None if there is none, and returns the user to store.
 Edit = Callable[[User | None], User]
 T = TypeVar("T")
-USERS = Record(User)
 # Counts the changes of a row, so that no concurrent change is lost. It is no part of a `User`.
 _COLUMNS = f"{USERS.columns}, version"
 _ATTEMPTS = 10
@@ -106,15 +105,13 @@ LIST = statement(
     f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND id > :after
     ORDER BY id LIMIT :limit""",
 )
-LIST_BY_STATUS = statement(
-    "list_users_by_status",
-    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND status = :status
-    AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
-)
-LIST_BY_LANGUAGE = statement(
-    "list_users_by_language",
-    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND language = :language
-    AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
+LIST_BY_STATUS, LIST_BY_LANGUAGE = (
+    statement(
+        f"list_users_by_{column}",
+        f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND {column} = :{column}
+        AND id > :after AND {_LIVES} ORDER BY id LIMIT :limit""",
+    )
+    for column in ("status", "language")
 )
 LIST_BY_TAG = statement(
     "list_users_by_tag",
@@ -124,18 +121,14 @@ LIST_BY_TAG = statement(
     JOIN users ON users.app_id = found.app_id AND users.id = found.user_id
     ORDER BY found.user_id""",
 )
-LIST_BY_CREATION = statement(
-    "list_users_by_creation",
-    f"""SELECT {USERS.columns}, created_at, id FROM users WHERE app_id = :app_id
-    AND created_at >= :since AND created_at < :before AND (created_at, id) > (:since, :id)
-    AND {_LIVES} ORDER BY created_at, id LIMIT :limit""",
-)
-LIST_BY_LAST_SEEN = statement(
-    "list_users_by_last_seen",
-    f"""SELECT {USERS.columns}, last_seen_at, id FROM users WHERE app_id = :app_id
-    AND last_seen_at >= :since AND last_seen_at < :before
-    AND (last_seen_at, id) > (:since, :id)
-    AND {_LIVES} ORDER BY last_seen_at, id LIMIT :limit""",
+LIST_BY_CREATION, LIST_BY_LAST_SEEN = (
+    statement(
+        f"list_users_by_{name}",
+        f"""SELECT {USERS.columns}, {column}, id FROM users WHERE app_id = :app_id
+        AND {column} >= :since AND {column} < :before AND ({column}, id) > (:since, :id)
+        AND {_LIVES} ORDER BY {column}, id LIMIT :limit""",
+    )
+    for name, column in (("creation", "created_at"), ("last_seen", "last_seen_at"))
 )
 # The clock may have been ahead: a time to come is replaced, too.
 TOUCH = statement(
@@ -216,8 +209,7 @@ class Users:
 
     async def get(self, app_id: str, user_id: str) -> User | None:
         """Return the user, whether active or not; None if there is none."""
-        rows = await self._engine.fetch(GET, app_id=app_id, id=user_id)
-        return USERS.read(rows[0]) if rows else None
+        return USERS.first(await self._engine.fetch(GET, app_id=app_id, id=user_id))
 
     async def find_many(self, app_id: str, ids: Collection[str]) -> dict[str, User]:
         """Return those users that exist, by id, in one read."""

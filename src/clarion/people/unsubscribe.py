@@ -1,7 +1,7 @@
-"""Links by which whoever has an email turns its type off, without signing in.
+"""Links by which the reader of an email turns its type off, without signing in.
 
 The token is encrypted and authenticated (AES-SIV, RFC 5297) with a key made from the master key:
-nobody can make one, or read from it who the user is. It does not expire, since an email does not.
+nobody else can make one, or read the user from it. It does not expire, since an email does not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PURPOSE = b"clarion unsubscribe link"
 _KEY_BYTES = 64
 
 
-class Subscription(NamedTuple):
+class OptOut(NamedTuple):
     """What a link turns off."""
 
     app_id: str
@@ -37,8 +37,8 @@ class Subscription(NamedTuple):
 class UnsubscribeLinks:
     """Makes links with the first master key, and reads those made with any of them.
 
-    The same subscription has always the same link. Unlike with AES-GCM, there is no number of
-    links after which the key must be changed.
+    The same subscription has always the same link. AES-SIV sets no limit
+    to the number of links, as AES-GCM would.
     """
 
     def __init__(self, master_keys: Sequence[bytes], public_url: str) -> None:
@@ -50,8 +50,8 @@ class UnsubscribeLinks:
         token = self._ciphers[0].encrypt(text, [_PURPOSE])
         return self._start + base64.urlsafe_b64encode(token).rstrip(b"=").decode()
 
-    def read(self, token: str) -> Subscription | None:
-        """Return what the token of a link turns off; None if it is none of ours."""
+    def read(self, token: str) -> OptOut | None:
+        """Return what the token of a link turns off; None if this server has not made it."""
         if not _TOKEN.fullmatch(token) or len(token) % 4 == 1:
             return None
         sealed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
@@ -61,7 +61,7 @@ class UnsubscribeLinks:
             except InvalidTag:
                 continue
             app_id, user_id, type_name, channel = parts
-            return Subscription(app_id, user_id, type_name, Channel(channel))
+            return OptOut(app_id, user_id, type_name, Channel(channel))
         return None
 
 

@@ -55,6 +55,10 @@ class Record(Generic[T]):
         self.bind: Callable[[T], Row] = _compile(f"lambda row: ({row})", scope)
         self.read: Callable[[Row], T] = _compile_reader(row_type, columns)
 
+    def first(self, rows: Sequence[Row]) -> T | None:
+        """Return the object of the first row, or None if there are no rows."""
+        return self.read(rows[0]) if rows else None
+
     def assign(self, *names: str, source: str = "excluded.{}") -> str:
         """Return `name = excluded.name, …` for some columns, for an upsert."""
         return ", ".join(f"{name} = {source.format(name)}" for name in self._check(names))

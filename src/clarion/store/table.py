@@ -198,6 +198,11 @@ class Table(Record[T], Generic[T]):
         self.note = note or ("" if shard else "of the installation")
 
     @property
+    def insert(self) -> str:
+        """The statement that adds a row of all columns of the row type."""
+        return f"INSERT INTO {self.name} ({self.columns}) VALUES ({self.parameters})"  # noqa: S608
+
+    @property
     def shown(self) -> dict[str, Shape]:
         """The columns that an export shows."""
         return {name: each for name, each in self.answers.items() if isinstance(each, Shape)}

@@ -25,7 +25,7 @@ async def test_a_node_learns_what_it_deleted_at_once_and_the_rest_by_asking(apps
         await apps.create(each, make_provider_key(each))
         await apps.delete(each.id, NOW)
     ended = Ended()
-    deleted = DeletedApps(apps, (ended.end,))
+    deleted = DeletedApps(apps, ended.end)
     await deleted.add(here.id)
     assert (here.id in deleted, there.id in deleted, ended.ids) == (True, False, [here.id])
     await deleted.poll()
@@ -37,7 +37,7 @@ async def test_connections_that_came_meanwhile_are_ended_by_the_next_poll(apps: 
     app, ended = make_app(), Ended()
     await apps.create(app, make_provider_key(app))
     await apps.delete(app.id, NOW)
-    deleted = DeletedApps(apps, (ended.end,))
+    deleted = DeletedApps(apps, ended.end)
     for _ in range(3):
         await deleted.poll()
     assert ended.ids == [app.id] * 3
@@ -83,7 +83,7 @@ async def test_the_other_nodes_know_it_when_they_are_told(apps: Apps) -> None:
         assert app_id == app.id
         ended.set()
 
-    here, there = DeletedApps(apps), DeletedApps(apps, (end,), poll_s=3600)
+    here, there = DeletedApps(apps), DeletedApps(apps, end, poll_s=3600)
     for each in (here, there):
         each.deleted.join(hub.join())
     loop = asyncio.create_task(there.run())

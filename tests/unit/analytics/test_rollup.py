@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clarion.analytics.model import MINUTE_MS, Cell, Metric, Progress, find_bucket_bound
+from clarion.analytics.model import MINUTE_MS, Cell, Metric, RollupProgress, find_bucket_bound
 from clarion.analytics.rollup import LAG_MS, SHORTEST_MS, Rollup, find_missing
+from clarion.analytics.sql.aggregates import RollupCounts
 from clarion.errors import ReadTooSlow
 from tests.factories import NOW
 
@@ -16,14 +17,14 @@ UNKNOWN = IOS._replace(platform="")
 
 
 @dataclass
-class BusyTally:
-    """The `Tally` port: an event a second, of which it can count but so many at once."""
+class BusyCounts(RollupCounts):
+    """An event a second, of which no more than `most` can be counted at once."""
 
     most: int
-    progress: Progress = field(default_factory=lambda: Progress(0, NOW, NOW))
+    progress: RollupProgress = field(default_factory=lambda: RollupProgress(0, NOW, NOW))
     added: list[Mapping[int, Mapping[Cell, int]]] = field(default_factory=list)
 
-    async def start(self, now: int) -> Progress:
+    async def start(self, now: int) -> RollupProgress:
         assert now >= NOW
         return self.progress
 
@@ -37,7 +38,10 @@ class BusyTally:
         return {}
 
     async def add(
-        self, before: Progress, after: Progress, counts: Mapping[int, Mapping[Cell, int]]
+        self,
+        before: RollupProgress,
+        after: RollupProgress,
+        counts: Mapping[int, Mapping[Cell, int]],
     ) -> bool:
         assert before == self.progress
         self.progress = after
@@ -47,7 +51,7 @@ class BusyTally:
 
 @pytest.mark.parametrize("most", [60, 59, 30, 7, 2])
 async def test_what_takes_too_long_is_counted_in_halves(most: int) -> None:
-    tally = BusyTally(most)
+    tally = BusyCounts(most)
     assert await Rollup(tally, 9).step(NOW + MINUTE_MS + LAG_MS) == 0
     assert tally.added == [{NOW: {EVENTS: 60}}]
     assert tally.progress.counted_until == NOW + MINUTE_MS
@@ -55,7 +59,7 @@ async def test_what_takes_too_long_is_counted_in_halves(most: int) -> None:
 
 async def test_what_takes_too_long_even_in_a_second_is_an_error() -> None:
     with pytest.raises(ReadTooSlow):
-        await Rollup(BusyTally(0), 9).step(NOW + MINUTE_MS)
+        await Rollup(BusyCounts(0), 9).step(NOW + MINUTE_MS)
     assert SHORTEST_MS == 1_000
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clarion.audit.lines import read_line, write_line
-from clarion.audit.log_file import KEPT_FILES, LogFile, read_entries
+from clarion.audit.log_file import KEPT_FILES, LogFile, read_entries, read_line, write_line
 from clarion.audit.model import ActorKind, AuditResult, Entry
 from tests.factories import NOW
 

@@ -44,22 +44,22 @@ def sequences(file: LogFile) -> list[int | None]:
 
 async def test_what_waits_is_linked_and_appended(log: AuditLog, file: LogFile) -> None:
     await write(log, 3)
-    await AuditLoop(log, log.chain, KEYS, file).run_once()
+    await AuditLoop(log, file).run_once()
     assert sequences(file) == [1, 2, 3]
     assert await log.chain.read_waiting("", 9) == ()
 
 
 async def test_a_new_process_appends_what_is_missing(log: AuditLog, file: LogFile) -> None:
     await write(log, 2)
-    await AuditLoop(log, log.chain, KEYS, file).run_once()
+    await AuditLoop(log, file).run_once()
     await write(log, 2)
-    await AuditLoop(log, log.chain, KEYS, file).run_once()
+    await AuditLoop(log, file).run_once()
     assert sequences(file) == [1, 2, 3, 4]
 
 
 async def test_without_a_file_entries_are_linked_all_the_same(log: AuditLog) -> None:
     await write(log, 1)
-    await AuditLoop(log, log.chain, KEYS, None).run_once()
+    await AuditLoop(log, None).run_once()
     assert (await log.chain.get_state()).sequence == 1
 
 
@@ -84,7 +84,7 @@ async def test_without_a_file_entries_are_linked_all_the_same(log: AuditLog) -> 
 async def test_a_store_that_does_not_go_on_from_the_file_is_reported(
     engine: MemoryEngine, log: AuditLog, file: LogFile, attack: str, count: int, fault: str
 ) -> None:
-    loop = AuditLoop(log, log.chain, KEYS, file)
+    loop = AuditLoop(log, file)
     await write(log, 2)
     await loop.run_once()
     await change(engine, attack)
@@ -96,7 +96,7 @@ async def test_a_store_that_does_not_go_on_from_the_file_is_reported(
 
 
 async def test_a_pruned_chain_is_no_fault(log: AuditLog, file: LogFile) -> None:
-    loop = AuditLoop(log, log.chain, KEYS, file)
+    loop = AuditLoop(log, file)
     await write(log, 2)
     await log.link_waiting()
     await log.prune(10**15, 9)

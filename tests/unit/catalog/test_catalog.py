@@ -6,123 +6,47 @@ import pytest
 
 from clarion.catalog import built_in
 from clarion.catalog.catalog import CACHED_MS, Catalog
-from clarion.catalog.model import CategoryDefinition, Channel, NotificationType, Template
-from clarion.pages import Page
+from clarion.catalog.model import CategoryDefinition, Channel, NotificationType
+from clarion.catalog.sql import Categories, Templates, Types
 from tests.factories import DAY, FixedClock, make_template, make_type
 from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
 from tests.sandbox import DirectSandbox
+from tests.unit.conftest import MemoryEngine
 
 
-class MemoryTypes:
-    """The `Types` port, counting reads."""
+class CountedTypes(Types):
+    """The types of apps, counting reads; one that is under way can be made to wait."""
 
-    def __init__(self) -> None:
-        self.own: dict[tuple[str, str], NotificationType] = {}
-        self.reads = 0
-        self.pause: asyncio.Event | None = None
-
-    async def put(self, app_id: str, definition: NotificationType, now: int) -> bool:
-        assert now
-        self.own[app_id, definition.type] = definition
-        return True
+    reads = 0
+    pause: asyncio.Event | None = None
 
     async def get(self, app_id: str, type_name: str) -> NotificationType | None:
         self.reads += 1
-        found = self.own.get((app_id, type_name))
+        found = await super().get(app_id, type_name)
         if self.pause:
             await self.pause.wait()
         return found
 
-    async def list(self, app_id: str) -> tuple[NotificationType, ...]:
-        return tuple(each for (app, _), each in self.own.items() if app == app_id)
 
-    async def measure(self, app_id: str, without: str) -> tuple[int, int]:
-        raise NotImplementedError(app_id, without)
-
-    async def delete(self, app_id: str, type_name: str) -> bool:
-        return self.own.pop((app_id, type_name), None) is not None
-
-
-class MemoryCategories:
-    """The `Categories` port, for one app."""
-
-    def __init__(self) -> None:
-        self.own: dict[str, CategoryDefinition] = {}
-
-    async def put(
-        self, app_id: str, category: CategoryDefinition
-    ) -> tuple[CategoryDefinition, bool]:
-        assert app_id
-        self.own[category.name] = category
-        return category, True
-
-    async def get(self, app_id: str, name: str) -> CategoryDefinition | None:
-        assert app_id
-        return self.own.get(name)
-
-    async def list(self, app_id: str) -> tuple[CategoryDefinition, ...]:
-        assert app_id
-        return tuple(self.own.values())
-
-    async def delete(self, app_id: str, name: str) -> bool:
-        raise NotImplementedError(app_id, name)
-
-
-class MemoryTemplates:
-    """The `Templates` port."""
-
-    def __init__(self) -> None:
-        self.own: list[Template] = []
-
-    async def put(self, app_id: str, template: Template) -> Template:
-        assert app_id
-        self.own.append(template)
-        return template
-
-    async def count(self, app_id: str) -> int:
-        raise NotImplementedError(app_id)
-
-    async def list(self, app_id: str, type_name: str) -> tuple[Template, ...]:
-        assert app_id
-        return tuple(each for each in self.own if each.type == type_name)
-
-    async def versions(
-        self,
-        app_id: str,
-        type_name: str,
-        channel: Channel,
-        language: str,
-        *,
-        after: str | None,
-        limit: int,
-    ) -> Page[Template]:
-        raise NotImplementedError(app_id, type_name, channel, language, after, limit)
+@pytest.fixture
+def types(engine: MemoryEngine) -> CountedTypes:
+    return CountedTypes(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def types() -> MemoryTypes:
-    return MemoryTypes()
+def templates(engine: MemoryEngine) -> Templates:
+    return Templates(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def templates() -> MemoryTemplates:
-    return MemoryTemplates()
-
-
-@pytest.fixture
-def categories() -> MemoryCategories:
-    return MemoryCategories()
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
+def categories(engine: MemoryEngine) -> Categories:
+    return Categories(engine)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def catalog(
-    types: MemoryTypes, categories: MemoryCategories, templates: MemoryTemplates, clock: FixedClock
+    types: CountedTypes, categories: Categories, templates: Templates, clock: FixedClock
 ) -> Catalog:
     return Catalog(types, categories, templates, clock, DirectSandbox())
 
@@ -140,7 +64,7 @@ async def test_an_unknown_type_is_none(catalog: Catalog) -> None:
 
 
 async def test_what_an_app_has_defined_overrides_the_built_in_type(
-    catalog: Catalog, types: MemoryTypes, templates: MemoryTemplates
+    catalog: Catalog, types: CountedTypes, templates: Templates
 ) -> None:
     changed = replace(built_in.TYPES["POST_LIKE"], is_active=False)
     template = make_template("POST_LIKE", channel=Channel.PUSH, body="Mine")
@@ -155,7 +79,7 @@ async def test_what_an_app_has_defined_overrides_the_built_in_type(
 
 @pytest.mark.parametrize("name", ["POST_LIKE", "NOTHING"])
 async def test_an_entry_is_cached_for_a_while(
-    catalog: Catalog, types: MemoryTypes, clock: FixedClock, name: str
+    catalog: Catalog, types: CountedTypes, clock: FixedClock, name: str
 ) -> None:
     for advance, reads in ((0, 1), (CACHED_MS - 1, 1), (1, 2), (0, 2)):
         clock.advance(advance)
@@ -165,7 +89,7 @@ async def test_an_entry_is_cached_for_a_while(
 
 @pytest.mark.parametrize("step", [-DAY, DAY])
 async def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_cache(
-    catalog: Catalog, types: MemoryTypes, clock: FixedClock, step: int
+    catalog: Catalog, types: CountedTypes, clock: FixedClock, step: int
 ) -> None:
     await catalog.find("app", "POST_LIKE")
     clock.step(step)
@@ -176,7 +100,7 @@ async def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_cache(
     assert types.reads == 2
 
 
-async def test_a_forgotten_entry_is_read_again(catalog: Catalog, types: MemoryTypes) -> None:
+async def test_a_forgotten_entry_is_read_again(catalog: Catalog, types: CountedTypes) -> None:
     await catalog.find("app", "MINE")
     await types.put("app", make_type("MINE"), 1)
     catalog.forget("app", "MINE")
@@ -185,7 +109,7 @@ async def test_a_forgotten_entry_is_read_again(catalog: Catalog, types: MemoryTy
     assert entry.type == make_type("MINE")
 
 
-async def test_a_read_during_a_change_is_not_cached(catalog: Catalog, types: MemoryTypes) -> None:
+async def test_a_read_during_a_change_is_not_cached(catalog: Catalog, types: CountedTypes) -> None:
     types.pause = asyncio.Event()
     finding = asyncio.create_task(catalog.find("app", "MINE"))
     await asyncio.sleep(0)
@@ -196,7 +120,7 @@ async def test_a_read_during_a_change_is_not_cached(catalog: Catalog, types: Mem
     assert await catalog.find("app", "MINE") is not None
 
 
-async def test_one_of_many_concurrent_callers_reads(catalog: Catalog, types: MemoryTypes) -> None:
+async def test_one_of_many_concurrent_callers_reads(catalog: Catalog, types: CountedTypes) -> None:
     types.pause = asyncio.Event()
     tasks = [asyncio.create_task(catalog.find("app", "POST_LIKE")) for _ in range(20)]
     await asyncio.sleep(0)
@@ -206,7 +130,7 @@ async def test_one_of_many_concurrent_callers_reads(catalog: Catalog, types: Mem
     assert all(entry is entries[0] for entry in entries)
 
 
-async def test_the_list_holds_built_in_and_own_types(catalog: Catalog, types: MemoryTypes) -> None:
+async def test_the_list_holds_built_in_and_own_types(catalog: Catalog, types: CountedTypes) -> None:
     changed = replace(built_in.TYPES["POST_LIKE"], is_active=False)
     for each in (changed, make_type("ABC"), make_type("ZZZ")):
         await types.put("app", each, 1)
@@ -216,7 +140,7 @@ async def test_the_list_holds_built_in_and_own_types(catalog: Catalog, types: Me
 
 
 async def test_what_users_must_get_they_cannot_turn_off_by_its_type(
-    catalog: Catalog, types: MemoryTypes, categories: MemoryCategories
+    catalog: Catalog, types: CountedTypes, categories: Categories
 ) -> None:
     billing = CategoryDefinition(name="billing", title="Bills", user_can_disable=False)
     await categories.put("app", billing)
@@ -235,16 +159,14 @@ async def test_what_users_must_get_they_cannot_turn_off_by_its_type(
     assert entry.type.user_can_disable
 
 
-async def test_built_in_categories_come_first(
-    catalog: Catalog, categories: MemoryCategories
-) -> None:
+async def test_built_in_categories_come_first(catalog: Catalog, categories: Categories) -> None:
     await categories.put("app", CategoryDefinition(name="a", title="A"))
     names = [each.name for each in await catalog.list_categories("app")]
     assert names == [*built_in.CATEGORIES, "a"]
 
 
 async def test_the_other_nodes_read_a_changed_type_when_they_are_told(
-    types: MemoryTypes, categories: MemoryCategories, templates: MemoryTemplates, clock: FixedClock
+    types: CountedTypes, categories: Categories, templates: Templates, clock: FixedClock
 ) -> None:
     hub = RecordedHub()
     here, there = (Catalog(types, categories, templates, clock, DirectSandbox()) for _ in range(2))

@@ -29,6 +29,7 @@ class Whole(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     at: datetime | None = None
     by_name: dict[str, Colour] = {}
+    described: Annotated[Colour | None, msgspec.Meta(description="A colour.")] = None
 
 
 WHOLE = msgspec.json.Decoder(Whole)
@@ -74,6 +75,7 @@ def test_what_does_not_fit_is_named(body: bytes, field: str, reason: str) -> Non
     [
         (b'"colours": ["red", "green"]', "colours[1]", "must be one of red, blue"),
         (b'"by_name": {"a": "green"}', "by_name.a", "must be one of red, blue"),
+        (b'"described": "green"', "described", "must be one of red, blue"),
         (b'"size": "none"', "size", "must be one of all"),
         (b'"size": 4', "size", "must be an integer of at most 3"),
         (b'"size": true', "size", "must be an integer or a string or null, not true or false"),

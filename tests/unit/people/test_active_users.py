@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, ActiveUsers, Presence
+from clarion.people.active_users import KNOWN_LIMIT, KNOWN_MS, LOOK_BACK_MS, ActiveUsers, UserState
 from clarion.people.model import UserStatus
 from clarion.people.sql import Users
 from tests.factories import NOW, FixedClock, make_user
@@ -20,7 +20,7 @@ class Nodes:
         self.clock = clock
         self.users = Users(engine)  # type: ignore[arg-type]
         self.ended: list[tuple[str, str]] = []
-        self.active = ActiveUsers(self.users, clock, (self._end,))
+        self.active = ActiveUsers(self.users, clock, self._end)
 
     def _end(self, app_id: str, user_id: str) -> None:
         self.ended.append((app_id, user_id))
@@ -95,7 +95,7 @@ async def test_a_poll_finds_more_than_one_page(nodes: Nodes) -> None:
 
 async def test_what_is_known_is_bounded(nodes: Nodes) -> None:
     for n in range(KNOWN_LIMIT):
-        nodes.active._known.put(("app", str(n)), Presence.ACTIVE, NOW, 0)
+        nodes.active._known.put(("app", str(n)), UserState.ACTIVE, NOW, 0)
     assert await nodes.active.is_active("app", "one more")
     assert len(nodes.active._known) == KNOWN_LIMIT
 
@@ -103,7 +103,7 @@ async def test_what_is_known_is_bounded(nodes: Nodes) -> None:
 async def test_the_loop_polls_until_it_is_cancelled(nodes: Nodes) -> None:
     found = asyncio.Event()
     active = ActiveUsers(
-        nodes.users, nodes.clock, (lambda *_: found.set(),), poll_s=0.001, check_s=0.001
+        nodes.users, nodes.clock, lambda *_: found.set(), poll_s=0.001, check_s=0.001
     )
     await nodes.put(UserStatus.INACTIVE)
     running = asyncio.create_task(active.run())
@@ -120,9 +120,9 @@ async def test_the_other_nodes_disconnect_a_user_when_they_are_told(
     nodes: Nodes, status: UserStatus, ended: list[tuple[str, str]]
 ) -> None:
     hub, disconnected = RecordedHub(), list[tuple[str, str]]()
-    here = ActiveUsers(nodes.users, nodes.clock, (), bus=hub.join())
+    here = ActiveUsers(nodes.users, nodes.clock, bus=hub.join())
     there = ActiveUsers(
-        nodes.users, nodes.clock, (lambda *owner: disconnected.append(owner),), bus=hub.join()
+        nodes.users, nodes.clock, lambda *owner: disconnected.append(owner), bus=hub.join()
     )
     await nodes.put(UserStatus.ACTIVE)
     assert await there.is_active("app", "ana")
@@ -141,8 +141,8 @@ async def test_an_erased_user_is_forgotten_by_the_other_nodes_when_they_are_told
             return True
 
     hub, forgotten = RecordedHub(), list[object]()
-    here = ActiveUsers(nodes.users, nodes.clock, (), gone=Gone(), bus=hub.join())  # type: ignore[arg-type]
-    there = ActiveUsers(nodes.users, nodes.clock, (), forgets=(forgotten.append,), bus=hub.join())
+    here = ActiveUsers(nodes.users, nodes.clock, gone=Gone(), bus=hub.join())  # type: ignore[arg-type]
+    there = ActiveUsers(nodes.users, nodes.clock, drop_cached=forgotten.append, bus=hub.join())
     await here.forget("app", "ana")
     await asyncio.sleep(0)
     assert forgotten == [(("app", "ana"),)]
@@ -152,7 +152,7 @@ async def test_an_erased_user_is_forgotten_by_the_other_nodes_when_they_are_told
 
 async def test_nothing_is_known_of_users_after_a_gap(nodes: Nodes) -> None:
     bus = RecordedHub().join()
-    active = ActiveUsers(nodes.users, nodes.clock, (), bus=bus)
+    active = ActiveUsers(nodes.users, nodes.clock, bus=bus)
     await nodes.put(UserStatus.ACTIVE)
     assert await active.is_active("app", "ana")
     await nodes.put(UserStatus.INACTIVE)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.catalog.model import Channel
-from clarion.people.unsubscribe import Subscription, UnsubscribeLinks
+from clarion.people.unsubscribe import OptOut, UnsubscribeLinks
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
 START = "https://notify.example.com/unsubscribe/"
@@ -21,7 +21,7 @@ def make_token(links: UnsubscribeLinks = LINKS, user_id: str = "ana@example.com"
 
 
 def test_it_says_what_is_turned_off() -> None:
-    expected = Subscription("app-1", "ana@example.com", "ORDER_SHIPPED", Channel.EMAIL)
+    expected = OptOut("app-1", "ana@example.com", "ORDER_SHIPPED", Channel.EMAIL)
     assert LINKS.read(make_token()) == expected
     assert make_token() == make_token()
 

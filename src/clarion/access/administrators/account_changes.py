@@ -1,6 +1,6 @@
 """What changed in how an administrator signs in and what they may do, as the audit log has it.
 
-Whoever took over an account changes it: its owner must see that at the next sign-in.
+An attacker who took over an account changes it: its owner must see that at the next sign-in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OWN = (
     "admin_key.create",
     "admin_key.revoke",
 )
-# What is done with an account by whoever has a link, by others, or by commands.
+# What is done to an account with a set-up link, by other administrators, or by commands.
 _OF_ANYBODY = (
     "administrator.set_up",
     "administrator.update",
@@ -91,6 +91,6 @@ async def _find_sign_in(audit_log: AuditLog, administrator_id: str, before: int)
 
 
 def _is_finished(entry: Entry) -> bool:
-    """Whether nothing was missing: whoever knows only the password has not signed in."""
+    """Whether no factor was missing: with the password alone, nobody has signed in."""
     stage = entry.target.get("stage", "signed_in")
     return entry.result is AuditResult.DONE and stage == "signed_in"

@@ -1,10 +1,10 @@
 """By what failed sign-ins are counted, and for how long they lead to a lock.
 
 An attempt is counted by its account and address together, by its address, and by its account. The
-first two stop whoever guesses from one place; from another one the account can still be used. The
-third stops guessing from many places, which needs many attempts. Whoever has a trusted device, or
-the cookie of a session of the account that has run out, is counted by that alone, so that nobody
-else can lock them out.
+first two stop guessing from one place, while the account can still be used from another one. The
+third stops guessing from many places, which needs many attempts. A browser with a trusted device,
+or with the cookie of an expired session of the account, is counted by that alone: nobody else can
+lock its owner out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from clarion.access.administrators.sql.attempts import Attempts, Counter
+from clarion.access.administrators.sql.attempts import Counter, SignInAttempts
 from clarion.errors import ClarionError, SignInFailed, TooManyRequests
 
 PER_PAIR = 5
@@ -46,7 +46,7 @@ def sign_in_counters(username: str, address: str, known_by: bytes | None) -> tup
 
 
 def second_factor_counters(administrator_id: str, address: str) -> tuple[Counter, ...]:
-    """Return what a code is counted by. It can be tried by those alone who know the password."""
+    """Return what a code is counted by. Only those who know the password can try one."""
     everywhere = Counter(f"second_factor:{administrator_id}", PER_CODE_EVERYWHERE)
     if not address:
         return (everywhere,)
@@ -77,11 +77,11 @@ def place_of(address: str) -> str:
 
 @asynccontextmanager
 async def counted(
-    attempts: Attempts, counters: tuple[Counter, ...], now: int
+    attempts: SignInAttempts, counters: tuple[Counter, ...], now: int
 ) -> AsyncIterator[None]:
-    """Count the attempt of this context; `TooManyRequests` if there were too many that failed.
+    """Count the attempt of this context; `TooManyRequests` if too many have failed.
 
-    Only `SignInFailed` is a failure. What the server could not check is taken back.
+    Only `SignInFailed` is a failure. An attempt that the server could not check is not counted.
     """
     await _take(attempts, counters, now)
     try:
@@ -94,7 +94,7 @@ async def counted(
     await attempts.succeed(counters)
 
 
-async def _take(attempts: Attempts, counters: tuple[Counter, ...], now: int) -> None:
+async def _take(attempts: SignInAttempts, counters: tuple[Counter, ...], now: int) -> None:
     locked_until = await attempts.take(counters, now)
     if locked_until is not None:
         raise TooManyRequests(

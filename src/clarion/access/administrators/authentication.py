@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from clarion.access.administrators.keys import parse_admin_secret
-from clarion.access.administrators.model import (
-    Administrator,
-    AdminKey,
-    hash_token,
-)
+from clarion.access.administrators.keys import PREFIX
+from clarion.access.administrators.model import Administrator, AdminKey, hash_token
 from clarion.access.administrators.policy import SignInPolicy
 from clarion.access.administrators.sql.stores import AdminStores
+from clarion.access.keys import parse_api_secret
 from clarion.access.model import AdminCaller, AdminCredential, Role
 from clarion.access.sql import Apps
 from clarion.clock import Clock
@@ -23,6 +20,7 @@ _SESSION_ENDED = "This session has ended. Sign in again."
 _KEY_NOT_VALID = "This admin API key is not valid."
 
 
+@dataclass(frozen=True, slots=True)
 class AdminAuthenticator:
     """Identifies administrators by a session or by an admin API key.
 
@@ -30,16 +28,10 @@ class AdminAuthenticator:
     all of them. Requests of administrators are few.
     """
 
-    def __init__(
-        self, stores: AdminStores, *, apps: Apps, policy: SignInPolicy, clock: Clock
-    ) -> None:
-        self._administrators = stores.accounts
-        self._sessions = stores.sessions
-        self._factors = stores.factors
-        self._keys = stores.keys
-        self._apps = apps
-        self._policy = policy
-        self._clock = clock
+    stores: AdminStores
+    apps: Apps
+    policy: SignInPolicy
+    clock: Clock
 
     async def identify(self, credential: AdminCredential, *, is_use: bool = True) -> AdminCaller:
         """Return the administrator.
@@ -51,8 +43,8 @@ class AdminAuthenticator:
         must not be used from this address, `InsecureTransport` if others could read it on the way,
         and `NotFound` if there is no such app, or no role for it.
         """
-        self._policy.check(credential.visitor)
-        now = self._clock.now()
+        self.policy.check(credential.visitor)
+        now = self.clock.now()
         if credential.is_key:
             caller = await self._by_key(credential, now, is_use=is_use)
         else:
@@ -63,42 +55,42 @@ class AdminAuthenticator:
         return replace(caller, app_id=credential.app_id)
 
     async def _check_app(self, caller: AdminCaller, app_id: str) -> None:
-        if caller.role_for(app_id) is None or await self._apps.get(app_id) is None:
+        if caller.role_for(app_id) is None or await self.apps.get(app_id) is None:
             raise NotFound(f"There is no app {app_id!r}.")
 
     async def _by_session(
         self, credential: AdminCredential, now: int, *, is_use: bool
     ) -> AdminCaller:
-        session = await self._sessions.find(hash_token(credential.secret))
-        if session is None or not self._policy.is_live(session, now):
+        session = await self.stores.sessions.find(hash_token(credential.secret))
+        if session is None or not self.policy.is_live(session, now):
             raise Unauthenticated(_SESSION_ENDED)
         account = await self._find_account(session.administrator_id, credential, _SESSION_ENDED)
         has_mfa = session.mfa_at is not None
-        has_totp = not has_mfa and await self._factors.find_totp(account.id) is not None
+        has_totp = not has_mfa and await self.stores.factors.find_totp(account.id) is not None
         if is_use and now - session.last_seen_at >= TOUCHED_MS:
-            await self._sessions.touch(session.id, now)
+            await self.stores.sessions.touch(session.id, now)
         return AdminCaller(
             administrator_id=account.id,
             username=account.username,
             role=account.role,
             app_roles=account.app_roles,
             session_id=session.id,
-            stage=self._policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa),
+            stage=self.policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa),
             has_mfa=has_mfa,
             confirmed_at=session.confirmed_at,
             expires_at=session.expires_at,
         )
 
     async def _by_key(self, credential: AdminCredential, now: int, *, is_use: bool) -> AdminCaller:
-        secret = parse_admin_secret(credential.secret)
-        key = await self._keys.find(secret.id) if secret else None
+        secret = parse_api_secret(credential.secret, PREFIX)
+        key = await self.stores.keys.find(secret.id) if secret else None
         if secret is None or key is None or not secret.matches(key.secret_hash):
             raise Unauthenticated(_KEY_NOT_VALID)
         if not key.is_live(now):
             raise Unauthenticated("This admin API key was revoked or has expired.")
         account = await self._find_account(key.administrator_id, credential, _KEY_NOT_VALID)
         if is_use and (key.last_used_at is None or now - key.last_used_at >= TOUCHED_MS):
-            await self._keys.touch(key.id, now)
+            await self.stores.keys.touch(key.id, now)
         return AdminCaller(
             administrator_id=account.id,
             username=account.username,
@@ -111,7 +103,7 @@ class AdminAuthenticator:
     async def _find_account(
         self, administrator_id: str, credential: AdminCredential, refusal: str
     ) -> Administrator:
-        account = await self._administrators.get(administrator_id)
+        account = await self.stores.accounts.get(administrator_id)
         if account is None or not account.is_active:
             raise Unauthenticated(refusal)
         if not account.allows(credential.visitor.address):

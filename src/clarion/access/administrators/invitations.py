@@ -25,24 +25,24 @@ class Invitation:
     url: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
 class Invitations:
     """Makes set-up links. The token is in the fragment, which browsers do not send."""
 
-    def __init__(self, links: SetupLinks, clock: Clock, base_url: str) -> None:
-        self._links = links
-        self._clock = clock
-        self._base_url = base_url
+    links: SetupLinks
+    clock: Clock
+    base_url: str
 
     def make(self, administrator_id: str) -> Invitation:
         """Return a new link, which is not stored yet."""
-        token, now = new_token(), self._clock.now()
+        token, now = new_token(), self.clock.now()
         link = SetupLink(
             id=administrator_id,
             token_hash=hash_token(token),
             created_at=now,
             expires_at=now + LINK_MS,
         )
-        return Invitation(link, f"{self._base_url}/admin/setup#{token}")
+        return Invitation(link, f"{self.base_url}/admin/setup#{token}")
 
     def propose(
         self,
@@ -53,12 +53,12 @@ class Invitations:
     ) -> Administrator:
         """Return a new administrator without a password, who is not stored yet."""
         return Administrator(
-            id=self._clock.new_id(),
+            id=self.clock.new_id(),
             username=username,
             role=role,
             app_roles=app_roles,
             networks=networks,
-            created_at=self._clock.now(),
+            created_at=self.clock.now(),
         )
 
     async def invite_first(self) -> str | None:
@@ -67,13 +67,13 @@ class Invitations:
         Return None if there is an administrator. Only the latest link can be used.
         """
         invitation = self.make(FIRST)
-        return invitation.url if await self._links.put_first(invitation.link) else None
+        return invitation.url if await self.links.put_first(invitation.link) else None
 
     async def reset(self, administrator_id: str, *, clears_totp: bool) -> Invitation | None:
-        """Take everything away by which an administrator signs in, and store a new link.
+        """Remove all that an administrator signs in with, and store a new link.
 
         Return None if there is no such administrator.
         """
         invitation = self.make(administrator_id)
-        done = await self._links.reset(invitation.link, self._clock.now(), clears_totp=clears_totp)
+        done = await self.links.reset(invitation.link, self.clock.now(), clears_totp=clears_totp)
         return invitation if done else None

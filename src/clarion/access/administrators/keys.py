@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from clarion.access.administrators.model import AdminKey
-from clarion.access.keys import ApiSecret, check_new_key, new_api_secret, parse_api_secret
+from clarion.access.keys import ApiSecret, check_new_key, new_api_secret
 from clarion.access.model import Role
 
 PREFIX = "cak_"
@@ -34,8 +34,3 @@ def issue_admin_key(
         expires_at=expires_at,
     )
     return IssuedAdminKey(key, secret)
-
-
-def parse_admin_secret(text: str) -> ApiSecret | None:
-    """Return the parts of a key; None if the text does not have its form."""
-    return parse_api_secret(text, PREFIX)

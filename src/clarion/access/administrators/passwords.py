@@ -25,7 +25,7 @@ _BCRYPT = ("$2a$", "$2b$", "$2y$")
 _THREADS = 2
 _WAITING = 32
 _hasher = argon2.PasswordHasher(time_cost=2, memory_cost=19456, parallelism=1)
-# Of no password that anybody has: verifying it takes as long as verifying one that somebody has.
+# The hash of no password: verifying it takes as long as verifying that of an account.
 _DUMMY = (
     "$argon2id$v=19$m=19456,t=2,p=1$dVZQqNn+fFTwlZ3+oUd5Bw"
     "$mqCC8EmTyhW/wR4+yymPmLWY4BOXY68t09hOaFVQON4"
@@ -62,7 +62,7 @@ def hash_password(password: str) -> str:
 
 
 def matches(password: str, password_hash: str | None) -> bool:
-    """Whether the password is the one that was hashed; never without a hash, but as slowly."""
+    """Whether the password is the one that was hashed; without one False, as slowly."""
     if password_hash and password_hash.startswith(_BCRYPT):
         return _matches_bcrypt(password, password_hash)
     try:
@@ -95,7 +95,7 @@ def _encode(password: str) -> bytes:
 class HashingThreads:
     """Runs slow hashes in a few threads; `Overloaded` if too many wait.
 
-    A quarter of the places is kept for those who are known: by a session, a link or a device.
+    A quarter of the places is kept for callers who are known by a session, a link or a device.
     """
 
     def __init__(self, threads: int = _THREADS, waiting: int = _WAITING) -> None:

@@ -22,9 +22,8 @@ _HASH_BYTES = 32
 
 
 def new_codes() -> list[str]:
-    return [
-        _format("".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))) for _ in range(COUNT)
-    ]
+    codes = ("".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH)) for _ in range(COUNT))
+    return [f"{code[:5]}-{code[5:]}" for code in codes]
 
 
 def hash_codes(administrator_id: str, codes: list[str]) -> tuple[RecoveryCode, ...]:
@@ -56,7 +55,3 @@ def find_code(code: str, stored: tuple[RecoveryCode, ...]) -> RecoveryCode | Non
         return None
     code_hash = hash_code(code, stored[0].salt)
     return next((each for each in stored if compare_digest(each.code_hash, code_hash)), None)
-
-
-def _format(code: str) -> str:
-    return f"{code[:5]}-{code[5:]}"

@@ -18,29 +18,29 @@ from clarion.telemetry.logs import get_logger
 ISSUER = "Clarion"
 
 
+@dataclass(frozen=True, slots=True)
 class CodeChecker:
-    """Checks codes, each of which is accepted once."""
+    """Checks codes, and accepts each once."""
 
-    def __init__(self, factors: SecondFactors, hashing: HashingThreads, vault: Vault) -> None:
-        self._factors = factors
-        self._hashing = hashing
-        self._vault = vault
+    factors: SecondFactors
+    hashing: HashingThreads
+    vault: Vault
 
     async def use(self, administrator_id: str, code: str, now: int) -> bool:
         """Use up a TOTP code or a recovery code; return whether it was right and not used."""
         if code.replace(" ", "").isdecimal():
             return await self._use_totp(administrator_id, code, now)
-        stored = await self._factors.list_codes(administrator_id)
-        found = await self._hashing.run(recovery_codes.find_code, code, stored)
-        return found is not None and await self._factors.use_code(found)
+        stored = await self.factors.list_codes(administrator_id)
+        found = await self.hashing.run(recovery_codes.find_code, code, stored)
+        return found is not None and await self.factors.use_code(found)
 
     async def _use_totp(self, administrator_id: str, code: str, now: int) -> bool:
-        stored = await self._factors.find_totp(administrator_id)
+        stored = await self.factors.find_totp(administrator_id)
         if stored is None:
             return False
-        secret = self._vault.open(stored.secret, totp_context(administrator_id))
+        secret = self.vault.open(stored.secret, totp_context(administrator_id))
         step = totp.find_step(secret, code, now, stored.last_step)
-        return step is not None and await self._factors.use_step(administrator_id, step)
+        return step is not None and await self.factors.use_step(administrator_id, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,14 @@ class NewTotp:
     uri: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
 class Enrolment:
     """Sets up, replaces and removes the second factor of an administrator."""
 
-    def __init__(
-        self, factors: SecondFactors, hashing: HashingThreads, vault: Vault, clock: Clock
-    ) -> None:
-        self._factors = factors
-        self._hashing = hashing
-        self._vault = vault
-        self._clock = clock
+    factors: SecondFactors
+    hashing: HashingThreads
+    vault: Vault
+    clock: Clock
 
     async def begin(self, caller: AdminCaller) -> NewTotp:
         """Make a secret. An older one stays in use until a code of the new one was given."""
@@ -68,40 +66,40 @@ class Enrolment:
         stored = TotpSecret(
             administrator_id=who,
             state=TotpState.NEW,
-            secret=self._vault.seal(secret, totp_context(who)),
+            secret=self.vault.seal(secret, totp_context(who)),
             last_step=0,
-            created_at=self._clock.now(),
+            created_at=self.clock.now(),
         )
-        await self._factors.put_new_totp(stored)
+        await self.factors.put_new_totp(stored)
         return NewTotp(totp.encode_secret(secret), totp.uri_of(secret, caller.username, ISSUER))
 
     async def confirm(self, caller: AdminCaller, code: str) -> list[str]:
         """Use the new secret from now on, and return new recovery codes."""
-        who, now = caller.administrator_id, self._clock.now()
-        stored = await self._factors.find_new_totp(who)
+        who, now = caller.administrator_id, self.clock.now()
+        stored = await self.factors.find_new_totp(who)
         if stored is None or now - stored.created_at > PENDING_MS:
             raise Conflict("There is no new secret to confirm. POST /v1/admin/totp makes one.")
-        secret = self._vault.open(stored.secret, totp_context(who))
+        secret = self.vault.open(stored.secret, totp_context(who))
         step = totp.find_step(secret, code, now, stored.last_step)
         if step is None:
             reason = "is not the code of the new secret; check the clock of the device"
             raise InvalidFields(FieldFault("code", reason))
         codes = recovery_codes.new_codes()
-        hashed = await self._hashing.run(recovery_codes.hash_codes, who, codes)
-        if not await self._factors.confirm_totp(stored, step, hashed):
+        hashed = await self.hashing.run(recovery_codes.hash_codes, who, codes)
+        if not await self.factors.confirm_totp(stored, step, hashed):
             raise Conflict("Another request has changed the second factor. Start again.")
         get_logger().info("second_factor_changed", administrator_id=who)
         return codes
 
     async def remove(self, caller: AdminCaller) -> None:
-        await self._factors.delete_totp(caller.administrator_id)
+        await self.factors.delete_totp(caller.administrator_id)
         get_logger().info("second_factor_removed", administrator_id=caller.administrator_id)
 
     async def renew_codes(self, caller: AdminCaller) -> list[str]:
         """Replace all recovery codes, and return the new ones."""
         who, codes = caller.administrator_id, recovery_codes.new_codes()
-        if await self._factors.find_totp(who) is None:
+        if await self.factors.find_totp(who) is None:
             raise Conflict("There is no second factor. POST /v1/admin/totp sets one up.")
-        hashed = await self._hashing.run(recovery_codes.hash_codes, who, codes)
-        await self._factors.replace_codes(who, hashed)
+        hashed = await self.hashing.run(recovery_codes.hash_codes, who, codes)
+        await self.factors.replace_codes(who, hashed)
         return codes

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from clarion.access.administrators.attempts import (
@@ -38,7 +37,7 @@ from clarion.errors import (
     SignInFailed,
     Unauthenticated,
 )
-from clarion.fields import is_plain
+from clarion.fields import check_value, is_plain
 from clarion.telemetry.logs import get_logger
 
 _USER_AGENT_LENGTH = 200
@@ -59,51 +58,38 @@ class Started:
     device_token: str | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
 class SignIn:
     """Everything that starts a session."""
 
-    def __init__(
-        self,
-        stores: AdminStores,
-        *,
-        codes: CodeChecker,
-        hashing: HashingThreads,
-        policy: SignInPolicy,
-        audit_log: AuditLog,
-        clock: Clock,
-    ) -> None:
-        self._administrators = stores.accounts
-        self._links = stores.links
-        self._sessions = stores.sessions
-        self._factors = stores.factors
-        self._attempts = stores.attempts
-        self._codes = codes
-        self._hashing = hashing
-        self._policy = policy
-        self._audit_log = audit_log
-        self._clock = clock
+    stores: AdminStores
+    codes: CodeChecker
+    hashing: HashingThreads
+    policy: SignInPolicy
+    audit_log: AuditLog
+    clock: Clock
 
     async def by_password(self, username: str, password: str, visitor: Visitor) -> Started:
-        """Start a session; `SignInFailed` in the same way whatever is wrong."""
-        self._policy.check(visitor)
-        now = self._clock.now()
+        """Start a session; `SignInFailed` is the same for a wrong name and a wrong password."""
+        self.policy.check(visitor)
+        now = self.clock.now()
         # What no store can hold is nobody's name.
         name = username if is_plain(username) else ""
-        account = await self._administrators.find(name)
+        account = await self.stores.accounts.find(name)
         if account is not None:
-            self._audit_log.describe(administrator_id=account.id)
+            self.audit_log.describe(administrator_id=account.id)
         device = await self._find_device(account, visitor, now)
         known_by = device.token_hash if device else await self._find_past(account, visitor)
         counters = sign_in_counters(username, visitor.address, known_by)
         is_usable = account is not None and account.is_active and account.allows(visitor.address)
         password_hash = account.password_hash if account and is_usable else None
         is_known = known_by is not None
-        async with counted(self._attempts, counters, now):
-            is_right = await self._hashing.matches(password, password_hash, is_known=is_known)
+        async with counted(self.stores.attempts, counters, now):
+            is_right = await self.hashing.matches(password, password_hash, is_known=is_known)
             if not is_right or account is None:
                 get_logger().info("sign_in_failed", account=hash_name(username))
                 raise SignInFailed(_WRONG_NAME)
-        self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
+        self.audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         await self._rehash(account, password)
         return await self._start(account, visitor, now, has_mfa=device is not None)
 
@@ -112,7 +98,7 @@ class SignIn:
     ) -> TrustedDevice | None:
         if visitor.device is None:
             return None
-        device = await self._sessions.find_device(hash_token(visitor.device), now)
+        device = await self.stores.sessions.find_device(hash_token(visitor.device), now)
         is_theirs = device and account and device.administrator_id == account.id
         return device if is_theirs else None
 
@@ -123,7 +109,7 @@ class SignIn:
         """
         if visitor.session is None:
             return None
-        session = await self._sessions.find(hash_token(visitor.session))
+        session = await self.stores.sessions.find(hash_token(visitor.session))
         is_theirs = session and account and session.administrator_id == account.id
         return session.secret_hash if session and is_theirs else None
 
@@ -131,19 +117,19 @@ class SignIn:
         """Replace a hash of bcrypt, or with lower parameters, now that the password is known."""
         before = account.password_hash
         if before and needs_rehash(before):
-            after = await self._hashing.hash(password)
-            await self._administrators.rehash_password(account.id, before, after)
+            after = await self.hashing.hash(password)
+            await self.stores.accounts.rehash_password(account.id, before, after)
 
     async def by_link(
         self, token: str, username: str | None, password: str, visitor: Visitor
     ) -> Started:
         """Use a set-up link: make the first administrator, or set the password of another."""
-        self._policy.check(visitor)
-        now = self._clock.now()
-        link = await self._links.find(hash_token(token), now)
+        self.policy.check(visitor)
+        now = self.clock.now()
+        link = await self.stores.links.find(hash_token(token), now)
         if link is None:
             raise SignInFailed(_WRONG_LINK)
-        self._audit_log.describe(administrator_id=link.id)
+        self.audit_log.describe(administrator_id=link.id)
         if link.id == FIRST:
             account = await self._make_first(link, username, password, now)
         else:
@@ -153,24 +139,24 @@ class SignIn:
     async def _make_first(
         self, link: SetupLink, username: str | None, password: str, now: int
     ) -> Administrator:
-        name = _check("username", check_username, username or "")
+        name = check_value("username", check_username, username or "")
         account = Administrator(
-            id=self._clock.new_id(),
+            id=self.clock.new_id(),
             username=name,
             password_hash=await self._hash_new(password, name),
             role=Role.ADMIN,
             created_at=now,
             password_changed_at=now,
         )
-        self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
-        if not await self._links.use_first(link.token_hash, account, now):
+        self.audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
+        if not await self.stores.links.use_first(link.token_hash, account, now):
             raise SignInFailed(_WRONG_LINK)
         return account
 
     async def _set_up(
         self, link: SetupLink, username: str | None, password: str, visitor: Visitor
     ) -> Administrator:
-        account = await self._administrators.get(link.id)
+        account = await self.stores.accounts.get(link.id)
         if account is None or not account.is_active:
             raise SignInFailed(_WRONG_LINK)
         if not account.allows(visitor.address):
@@ -178,8 +164,8 @@ class SignIn:
         if username not in (None, account.username):
             raise InvalidFields(FieldFault("username", "is not the one that this link is for"))
         password_hash = await self._hash_new(password, account.username)
-        self._audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
-        if not await self._links.use(link, password_hash, self._clock.now()):
+        self.audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
+        if not await self.stores.links.use(link, password_hash, self.clock.now()):
             raise SignInFailed(_WRONG_LINK)
         return account
 
@@ -187,7 +173,7 @@ class SignIn:
         self, caller: AdminCaller, code: str, visitor: Visitor, *, trusts_device: bool
     ) -> Started:
         """Finish a sign-in with a TOTP code or recovery code; the session gets a new secret."""
-        account, now = await self._account_of(caller), self._clock.now()
+        account, now = await self._account_of(caller), self.clock.now()
         await self._check_code(account.id, code, visitor)
         started = await self._start(account, visitor, now, has_mfa=True)
         if not trusts_device:
@@ -196,34 +182,28 @@ class SignIn:
 
     async def _check_code(self, administrator_id: str, code: str, visitor: Visitor) -> None:
         """Use up a code; `SignInFailed` if it is not right or was used before."""
-        now = self._clock.now()
+        now = self.clock.now()
         counters = second_factor_counters(administrator_id, visitor.address)
-        async with counted(self._attempts, counters, now):
-            if not await self._codes.use(administrator_id, code, now):
+        async with counted(self.stores.attempts, counters, now):
+            if not await self.codes.use(administrator_id, code, now):
                 get_logger().info("second_factor_failed", administrator_id=administrator_id)
                 raise SignInFailed(_WRONG_CODE)
 
     async def _trust(self, started: Started) -> Started:
-        token, now = new_token(), self._clock.now()
+        token, now = new_token(), self.clock.now()
         device = TrustedDevice(
             token_hash=hash_token(token),
             administrator_id=started.administrator.id,
             created_at=now,
             expires_at=now + TRUSTED_MS,
         )
-        await self._sessions.trust(device)
-        return Started(
-            session=started.session,
-            administrator=started.administrator,
-            stage=started.stage,
-            secret=started.secret,
-            device_token=token,
-        )
+        await self.stores.sessions.trust(device)
+        return replace(started, device_token=token)
 
     async def confirm(self, caller: AdminCaller, password: str) -> None:
-        """Take note that the password was given again; `SignInFailed` if it is not right."""
+        """Record that the password was given again; `SignInFailed` if it is not right."""
         await self._check_password(caller, password)
-        await self._sessions.confirm(_session_of(caller), self._clock.now())
+        await self.stores.sessions.confirm(_session_of(caller), self.clock.now())
 
     async def change_password(
         self, caller: AdminCaller, current: str, password: str, visitor: Visitor
@@ -231,8 +211,8 @@ class SignIn:
         """Set another password; every other session and trusted device ends, this one is new."""
         account = await self._check_password(caller, current)
         password_hash = await self._hash_new(password, account.username)
-        now, session_id = self._clock.now(), _session_of(caller)
-        await self._administrators.set_password(
+        now, session_id = self.clock.now(), _session_of(caller)
+        await self.stores.accounts.set_password(
             account.id, password_hash, now, keep_session=session_id
         )
         get_logger().info("password_changed", administrator_id=account.id)
@@ -241,25 +221,25 @@ class SignIn:
     async def renew(self, caller: AdminCaller, visitor: Visitor, *, has_mfa: bool) -> Started:
         """Replace the session by a new one."""
         account = await self._account_of(caller)
-        return await self._start(account, visitor, self._clock.now(), has_mfa=has_mfa)
+        return await self._start(account, visitor, self.clock.now(), has_mfa=has_mfa)
 
     async def _check_password(self, caller: AdminCaller, password: str) -> Administrator:
         account = await self._account_of(caller)
         counters = confirmation_counters(_session_of(caller))
-        async with counted(self._attempts, counters, self._clock.now()):
-            if not await self._hashing.matches(password, account.password_hash):
+        async with counted(self.stores.attempts, counters, self.clock.now()):
+            if not await self.hashing.matches(password, account.password_hash):
                 raise SignInFailed(_WRONG_PASSWORD)
         return account
 
     async def _account_of(self, caller: AdminCaller) -> Administrator:
-        account = await self._administrators.get(caller.administrator_id)
+        account = await self.stores.accounts.get(caller.administrator_id)
         if account is None:
             raise Unauthenticated
         return account
 
     async def _hash_new(self, password: str, username: str) -> str:
-        checked = _check("password", partial(check_password, username=username), password)
-        return await self._hashing.hash(checked)
+        checked = check_value("password", partial(check_password, username=username), password)
+        return await self.hashing.hash(checked)
 
     async def _start(
         self, account: Administrator, visitor: Visitor, now: int, *, has_mfa: bool
@@ -268,13 +248,13 @@ class SignIn:
 
         It begins when its request did: entries of older sign-ins in the audit log are before that.
         """
-        has_totp = not has_mfa and await self._factors.find_totp(account.id) is not None
-        stage = self._policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)
-        self._audit_log.describe(stage=stage.value)
+        has_totp = not has_mfa and await self.stores.factors.find_totp(account.id) is not None
+        stage = self.policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)
+        self.audit_log.describe(stage=stage.value)
         secret = new_token()
-        lasts_ms = self._policy.session_ms if stage is SignInStage.SIGNED_IN else PENDING_MS
+        lasts_ms = self.policy.session_ms if stage is SignInStage.SIGNED_IN else PENDING_MS
         session = AdminSession(
-            id=self._clock.new_id(),
+            id=self.clock.new_id(),
             administrator_id=account.id,
             secret_hash=hash_token(secret),
             created_at=now,
@@ -286,7 +266,7 @@ class SignIn:
             user_agent=_show(visitor.user_agent),
         )
         previous = hash_token(visitor.session) if visitor.session else None
-        await self._sessions.start(session, instead_of=previous)
+        await self.stores.sessions.start(session, instead_of=previous)
         get_logger().info("signed_in", administrator_id=account.id, stage=stage.value)
         return Started(session=session, administrator=account, stage=stage, secret=secret)
 
@@ -299,10 +279,3 @@ def _session_of(caller: AdminCaller) -> str:
 
 def _show(user_agent: str) -> str:
     return user_agent[:_USER_AGENT_LENGTH] if is_plain(user_agent) else ""
-
-
-def _check(name: str, check: Callable[[str], str], value: str) -> str:
-    try:
-        return check(value)
-    except ValueError as error:
-        raise InvalidFields(FieldFault(name, str(error))) from error

@@ -1,12 +1,13 @@
 """User keys and provider keys of apps over HTTP, for administrators.
 
-Whoever adds one can act for every user of the app, or push to all its devices: more than the scope
-of any API key says. So API keys cannot do it. A session needs the password of the last 10 minutes
-for a new key; a key that an admin API key adds does not outlive it.
+With a new key one can act for every user of the app, or push to all its devices, which is more than
+any scope allows. So API keys cannot add one. In a session, the password must have been given in the
+last 10 minutes; a key that an admin API key adds does not outlive it.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -115,9 +116,8 @@ class UserKeysController(Controller):
             app_id, expires_at=ends_at, **msgspec.structs.asdict(data)
         )
         answer = CreatedUserKey.of(issued.key, secret=issued.secret)
-        once = await idempotency.once(request, idempotency_key, answer)
-        replay = await keyring.add_user_key(issued.key, once)
-        return idempotency.answer_created(replay, once, answer)
+        add = partial(keyring.add_user_key, issued.key)
+        return await idempotency.create(request, idempotency_key, answer, add)
 
     @post("/{kid:str}/rotate", summary="Rotate a user key", status_code=201)
     async def rotate_user_key(
@@ -142,9 +142,8 @@ class UserKeysController(Controller):
             expires_at=ends_at,
         )
         answer = CreatedUserKey.of(issued.key, secret=issued.secret)
-        once = await idempotency.once(request, idempotency_key, answer)
-        replay = await keyring.rotate_user_key(kid, issued.key, data.overlap_s, once)
-        return idempotency.answer_created(replay, once, answer)
+        rotate = partial(keyring.rotate_user_key, kid, issued.key, data.overlap_s)
+        return await idempotency.create(request, idempotency_key, answer, rotate)
 
     @delete("/{kid:str}", summary="Revoke a user key", status_code=200)
     async def revoke_user_key(
@@ -186,9 +185,8 @@ class ProviderKeysController(Controller):
             app_id, key_id=data.key_id, public_key=data.public_key, expires_at=ends_at
         )
         answer = CreatedProviderKey.of(issued.key, private_key=issued.private_key)
-        once = await idempotency.once(request, idempotency_key, answer)
-        replay = await keyring.add_provider_key(issued.key, once)
-        return idempotency.answer_created(replay, once, answer)
+        add = partial(keyring.add_provider_key, issued.key)
+        return await idempotency.create(request, idempotency_key, answer, add)
 
     @post("/{key_id:str}/rotate", summary="Rotate a provider key", status_code=201)
     async def rotate_provider_key(
@@ -208,9 +206,8 @@ class ProviderKeysController(Controller):
             app_id, key_id=data.key_id, public_key=data.public_key, expires_at=ends_at
         )
         answer = CreatedProviderKey.of(issued.key, private_key=issued.private_key)
-        once = await idempotency.once(request, idempotency_key, answer)
-        replay = await keyring.rotate_provider_key(key_id, issued.key, data.overlap_s, once)
-        return idempotency.answer_created(replay, once, answer)
+        rotate = partial(keyring.rotate_provider_key, key_id, issued.key, data.overlap_s)
+        return await idempotency.create(request, idempotency_key, answer, rotate)
 
     @delete("/{key_id:str}", summary="Revoke a provider key", status_code=200)
     async def revoke_provider_key(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -26,7 +27,7 @@ from clarion.access.sql import Apps
 from clarion.access.views import AllowedOrigins, AppView, PerHour, show_app
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import NotFound
+from clarion.errors import existing
 from clarion.fields import VISIBLE, AppId, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of, app_of
@@ -35,7 +36,7 @@ from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
 from clarion.http.shapes import Items, check_limit, collect, given_checks
 from clarion.http.views import Timestamp
-from clarion.pages import PAGE_DEFAULT
+from clarion.pages import PAGE_DEFAULT, cut_page
 
 _TAGS = ("Apps",)
 AppName = Annotated[str, documented(minLength=1, maxLength=100, pattern=VISIBLE)]
@@ -103,8 +104,8 @@ class AppsController(Controller):
         """Return the apps for which the administrator has a role, oldest first."""
         caller = admin_of(request)
         found = await _find_apps(apps, caller, after or "", check_limit(limit) + 1)
-        page = found[:limit]
-        return Items(list(map(show_app, page)), page[-1].id if len(found) > limit else None)
+        page = cut_page(found, limit, lambda each: each.id)
+        return Items(list(map(show_app, page.items)), page.next)
 
     @post(summary="Create an app", status_code=201)
     async def create_app(
@@ -132,10 +133,8 @@ class AppsController(Controller):
             expires_at=ends_of_children(caller),
         )
         audit_log.describe(app_id=new.app.id)
-        answer = _created(new)
-        once = await idempotency.once(request, idempotency_key, answer)
-        replay = await keyring.apps.create(new.app, new.provider_key, new.user_key, new.key, once)
-        return idempotency.answer_created(replay, once, answer)
+        add = partial(keyring.apps.create, new.app, new.provider_key, new.user_key, new.key)
+        return await idempotency.create(request, idempotency_key, _created(new), add)
 
     @get("/{app_id:str}", summary="Get an app")
     async def get_app(self, request: ApiRequest, app_id: AppId, apps: Injected[Apps]) -> AppView:
@@ -207,9 +206,7 @@ class OwnAppController(Controller):
 
 
 def _found(app: App | None, app_id: str) -> App:
-    if app is None:
-        raise NotFound(f"There is no app {app_id!r}.")
-    return app
+    return existing(app, f"There is no app {app_id!r}.")
 
 
 async def _find_apps(apps: Apps, caller: AdminCaller, after: str, limit: int) -> tuple[App, ...]:

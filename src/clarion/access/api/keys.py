@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -24,7 +25,7 @@ from clarion.access.sql import Keys
 from clarion.access.views import ApiKeyView, CreatedApiKey, show_created_key, show_key
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound
+from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound, existing
 from clarion.fields import Label, Moment, instead
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
@@ -137,10 +138,9 @@ class KeysController(Controller):
         )
         _check_rights(caller, issued.key)
         answer = show_created_key(issued)
-        once = await idempotency.once(request, idempotency_key, answer)
         audit_log.describe(key_id=issued.key.id, scopes=" ".join(answer.scopes))
-        replay = await keys.create(issued.key, once)
-        return idempotency.answer_created(replay, once, answer)
+        add = partial(keys.create, issued.key)
+        return await idempotency.create(request, idempotency_key, answer, add)
 
     @post("/{key_id:str}/rotate", summary="Rotate an API key", status_code=201)
     async def rotate_key(
@@ -170,11 +170,11 @@ class KeysController(Controller):
             expires_at=to_milliseconds(data.expires_at, "expires_at") or _end_of(old, now, caller),
         )
         _check_rights(caller, issued.key)
+        rotate = partial(keys.rotate, key_id, issued.key, now=now, ends_at=now + overlap)
         answer = show_created_key(issued)
-        once = await idempotency.once(request, idempotency_key, answer)
-        replay = await keys.rotate(key_id, issued.key, now=now, ends_at=now + overlap, once=once)
+        response = await idempotency.create(request, idempotency_key, answer, rotate)
         callers.forget(key_id)
-        return idempotency.answer_created(replay, once, answer)
+        return response
 
     @delete("/{key_id:str}", summary="Revoke an API key", status_code=200)
     async def revoke_key(
@@ -191,9 +191,7 @@ class KeysController(Controller):
         """
         caller = app_of(request, Scope.KEYS_WRITE)
         await _find_key(keys, caller, key_id)
-        key = await keys.revoke(caller.app_id, key_id, clock.now())
-        if key is None:
-            raise NotFound(_NO_KEY)
+        key = existing(await keys.revoke(caller.app_id, key_id, clock.now()), _NO_KEY)
         callers.forget(key.id)
         return show_key(key)
 

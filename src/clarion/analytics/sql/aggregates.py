@@ -8,21 +8,20 @@ from collections.abc import Mapping, Sequence
 from clarion.analytics.model import (
     HOUR_MS,
     LABELS,
+    AnalyticsQuery,
     Cell,
     Count,
     Dimension,
     Interval,
     Metric,
-    Progress,
-    Query,
+    RollupProgress,
 )
 from clarion.analytics.sql import counts
+from clarion.analytics.tables import PROGRESS
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Row, Unit, statement
 from clarion.store.sweeps import sweep
 
-_PROGRESS = Record(Progress)
 _KEY = "app_id, metric, step, at, type, channel, platform, label"
 
 START = statement(
@@ -31,7 +30,7 @@ START = statement(
     VALUES (1, 0, :first, :first) ON CONFLICT (id) DO NOTHING""",
 )
 SELECT_PROGRESS = statement(
-    "select_analytics_progress", f"SELECT {_PROGRESS.columns} FROM analytics_progress WHERE id = 1"
+    "select_analytics_progress", f"SELECT {PROGRESS.columns} FROM analytics_progress WHERE id = 1"
 )
 MOVE = statement(
     "move_analytics_progress",
@@ -75,29 +74,44 @@ PRUNE = statement(
 )
 
 
-class SqlTally:
-    """The `Tally` port."""
+class RollupCounts:
+    """Counts what is stored, and adds the counts to those of minutes, hours and days."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def start(self, now: int) -> Progress:
+    async def start(self, now: int) -> RollupProgress:
+        """Return how far everything is counted; if nothing ever was, it begins an hour ago."""
         while (known := await _select_progress(self._engine)) is None:
             first = Interval.MINUTE.begin(max(now - HOUR_MS, 0))
             await self._engine.write(Unit("", (START.step(first=first),)))
         return known
 
     async def count(self, since: int, until: int) -> Mapping[Cell, int]:
+        """Count what happened from a time on and before another.
+
+        The counts of a time never grow later, except by what was committed after they were made.
+        What is erased is not counted any more.
+        """
         return await counts.count_all(self._engine.fetch_in_background, since, until)
 
     async def read_minute(self, at: int) -> Mapping[Cell, int]:
+        """Return what was added for a minute, of all apps."""
         rows = await self._engine.fetch_in_background(SELECT_MINUTE, at=at)
         return {Cell(app_id, Metric(name), *rest): value for app_id, name, *rest, value in rows}
 
     async def add(
-        self, before: Progress, after: Progress, counts: Mapping[int, Mapping[Cell, int]]
+        self,
+        before: RollupProgress,
+        after: RollupProgress,
+        counts: Mapping[int, Mapping[Cell, int]],
     ) -> bool:
-        move = MOVE.guard(**_PROGRESS.values(after), expected_turn=before.turn)
+        """Add counts to those of the minutes that begin at these times, and of hours and days.
+
+        The progress is stored in the same commit. False, and nothing is added, if it is not as it
+        was `before`: another node has counted meanwhile.
+        """
+        move = MOVE.guard(**PROGRESS.values(after), expected_turn=before.turn)
         rows = _list_rows(counts)
         steps = (move, ADD.many(rows)) if rows else (move,)
         return await self._engine.write(Unit("", steps)) is not None
@@ -123,8 +137,8 @@ class Analytics:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def read(self, query: Query, limit: int) -> Sequence[Count]:
-        """Return at most so many counts in the order of time, without those that are zero."""
+    async def read(self, query: AnalyticsQuery, limit: int) -> Sequence[Count]:
+        """Return at most `limit` counts in the order of time, without those that are zero."""
         by = query.group_by
         rows = await self._engine.fetch_slowly(
             READ,
@@ -145,17 +159,16 @@ class Analytics:
         # PostgreSQL returns a sum as a decimal.
         return [Count(*row)._replace(value=int(row[-1])) for row in rows]
 
-    async def get_progress(self) -> Progress | None:
+    async def get_progress(self) -> RollupProgress | None:
         """Return how far everything is counted; None if nothing ever was."""
         return await _select_progress(self._engine)
 
     async def prune(self, interval: Interval, before: int, limit: int) -> int:
-        """Delete at most so many counts that begin before a time; return how many."""
+        """Delete at most `limit` counts that begin before a time; return how many."""
         return await sweep(
             self._engine, SELECT_OLD, PRUNE, step=interval.value, before=before, limit=limit
         )
 
 
-async def _select_progress(engine: Engine) -> Progress | None:
-    rows = await engine.fetch(SELECT_PROGRESS)
-    return _PROGRESS.read(rows[0]) if rows else None
+async def _select_progress(engine: Engine) -> RollupProgress | None:
+    return PROGRESS.first(await engine.fetch(SELECT_PROGRESS))

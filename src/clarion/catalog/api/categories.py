@@ -13,7 +13,7 @@ from clarion.catalog import built_in
 from clarion.catalog.api.types import Label, check_channels, check_display_name
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import CategoryDefinition, Channel
-from clarion.catalog.port import Categories
+from clarion.catalog.sql import Categories
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound
 from clarion.fields import VISIBLE_OR_NOTHING, documented
@@ -24,7 +24,7 @@ from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
 from clarion.http.shapes import Items, check_limit, collect
 from clarion.http.views import View
-from clarion.pages import PAGE_DEFAULT
+from clarion.pages import PAGE_DEFAULT, cut_page
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 CategoryName = Annotated[
@@ -93,8 +93,8 @@ class CategoriesController(Controller):
         size = check_limit(limit)
         every = sorted(await catalog.list_categories(app_id), key=lambda each: each.name)
         left = [each for each in every if each.name > (after or "")]
-        page = left[:size]
-        return Items([_view(each) for each in page], page[-1].name if len(left) > size else None)
+        page = cut_page(left, size, lambda each: each.name)
+        return Items([_view(each) for each in page.items], page.next)
 
     @put(
         "/{name:str}",

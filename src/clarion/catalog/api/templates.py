@@ -18,17 +18,17 @@ from clarion.catalog.catalog import Catalog
 from clarion.catalog.entry import CatalogEntry, Run, convert, measure, render
 from clarion.catalog.model import GIVEN, Channel, Form, Template, build_context
 from clarion.catalog.model.sms_segments import SmsEncoding, count_segments
-from clarion.catalog.port import Templates
 from clarion.catalog.rendering.limits import check_size
 from clarion.catalog.sandbox.jobs import CheckTemplate
+from clarion.catalog.sql import Templates
 from clarion.clock import Clock
-from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import LanguageTag, check_json, check_language, documented
+from clarion.errors import Conflict, FieldFault, InvalidFields, existing
+from clarion.fields import LanguageTag, check_json, check_language, check_value, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import Items, check_choice, check_limit, check_value
+from clarion.http.shapes import Items, check_choice, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 
@@ -41,6 +41,7 @@ LANGUAGES_LIMIT = 50
 TYPE_TEXT_LIMIT = 1 << 20
 # Of all templates of an app; the store keeps 50 of each.
 APP_VERSIONS_LIMIT = 20_000
+_NO_TEMPLATE = "This type has no template for this channel and language."
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 TextChannel = Annotated[
@@ -175,7 +176,7 @@ class TemplatesController(Controller):
         app_id = app_of(request, Scope.TYPES_READ).app_id
         place = _check_place(channel, language)
         entry = await find_entry(catalog, app_id, type_name)
-        return _view(_check_found(entry.templates.get(place)))
+        return _view(existing(entry.templates.get(place), _NO_TEMPLATE))
 
     @get("/{channel:str}/versions", summary="List versions of a template")
     async def list_versions(
@@ -248,7 +249,7 @@ class TemplatesController(Controller):
             template = _draft(type_name, place, data, data.body, 0)
             await _check(template, entry.run)
             return await _preview(template, data, entry.run, version=None)
-        template = _check_found(entry.pick(*place))
+        template = existing(entry.pick(*place), _NO_TEMPLATE)
         return await _preview(template, data, entry.run, version=template.version)
 
 
@@ -329,12 +330,6 @@ def _check_variables(names: Sequence[str]) -> tuple[str, ...]:
             f"other than {', '.join(sorted(GIVEN))}"
         )
     return tuple(names)
-
-
-def _check_found(template: Template | None) -> Template:
-    if template is None:
-        raise NotFound("This type has no template for this channel and language.")
-    return template
 
 
 def _view(template: Template) -> TemplateView:

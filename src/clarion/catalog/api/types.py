@@ -29,19 +29,20 @@ from clarion.catalog.model import (
     PriorityName,
     RateLimit,
 )
-from clarion.catalog.port import Sandbox, Types
+from clarion.catalog.port import Sandbox
 from clarion.catalog.sandbox.jobs import CheckSchema
 from clarion.catalog.schemas import check_size
+from clarion.catalog.sql import Types
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.fields import VISIBLE, documented, instead, is_plain
+from clarion.errors import FieldFault, InvalidFields, NotFound, existing
+from clarion.fields import VISIBLE, check_value, documented, instead, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import Items, check_limit, check_name, check_value, collect, given_checks
+from clarion.http.shapes import Items, check_limit, check_name, collect, given_checks
 from clarion.http.views import View
-from clarion.pages import PAGE_DEFAULT
+from clarion.pages import PAGE_DEFAULT, cut_page
 
 TYPES_LIMIT = 1_000
 # Of all definitions of an app together: they are listed at once.
@@ -176,8 +177,8 @@ class TypesController(Controller):
         app_id = app_of(request, Scope.TYPES_READ).app_id
         size = check_limit(limit)
         types = [each for each in await catalog.list_types(app_id) if each.type > (after or "")]
-        page = types[:size]
-        return Items([_view(each) for each in page], page[-1].type if len(types) > size else None)
+        page = cut_page(types, size, lambda each: each.type)
+        return Items([_view(each) for each in page.items], page.next)
 
     @get("/{type_name:str}", summary="Get a type")
     async def get_type(
@@ -235,9 +236,9 @@ class TypesController(Controller):
 async def find_entry(catalog: Catalog, app_id: str, type_name: str) -> CatalogEntry:
     """Return the current entry of a type; `NotFound` if there is none."""
     entry = await catalog.read(app_id, type_name) if is_type_name(type_name) else None
-    if entry is None:
-        raise NotFound(f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}.")
-    return entry
+    return existing(
+        entry, f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}."
+    )
 
 
 def is_type_name(text: str) -> bool:

@@ -168,7 +168,7 @@ class Template:
     def form(self) -> Form:
         """Only for email is a body more than text: it begins with `<mjml`, or with another `<`.
 
-        It is that of the template, whatever the values are that come into it.
+        It depends on the template alone, not on the values.
         """
         found = _FORM.match(self.body) if self.channel is Channel.EMAIL else None
         return Form.TEXT if found is None else Form(found.lastgroup or "")
@@ -176,7 +176,7 @@ class Template:
 
 # The built-in type of what is published to a topic, for the users who follow it.
 PUBLISHED = "TOPIC_MESSAGE"
-# What a template can use beside the data of the event.
+# What a template can use in addition to the data of the event.
 GIVEN = frozenset({"actor", "target", "user", "count"})
 
 

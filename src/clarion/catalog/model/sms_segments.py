@@ -36,7 +36,7 @@ CAPACITY = {SmsEncoding.GSM_7: (160, 153), SmsEncoding.UCS_2: (70, 67)}
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
+class SmsSegments:
     """What a text takes; `units` are septets, or UTF-16 code units. An empty one takes none."""
 
     encoding: SmsEncoding
@@ -48,7 +48,7 @@ class Segments:
         return f"{self.count} segment{plural}, {self.encoding}"
 
 
-def count_segments(text: str) -> Segments:
+def count_segments(text: str) -> SmsSegments:
     """Return the encoding that a text needs, its units, and its segments."""
     if _GSM.issuperset(text):
         encoding = SmsEncoding.GSM_7
@@ -59,8 +59,8 @@ def count_segments(text: str) -> Segments:
     units = sum(sizes)
     single, each = CAPACITY[encoding]
     if units <= single:
-        return Segments(encoding, units, min(units, 1))
-    return Segments(encoding, units, _fill(sizes, each))
+        return SmsSegments(encoding, units, min(units, 1))
+    return SmsSegments(encoding, units, _fill(sizes, each))
 
 
 def _fill(sizes: Iterable[int], capacity: int) -> int:

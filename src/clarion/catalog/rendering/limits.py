@@ -1,4 +1,4 @@
-"""What a template may take, and the check of its size: cheap, whatever the template is."""
+"""What a template may take, and the check of its size, which is cheap for any template."""
 
 from __future__ import annotations
 

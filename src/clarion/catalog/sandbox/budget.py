@@ -11,7 +11,7 @@ MINUTE_S = 60.0
 _APPS_LIMIT = 10_000
 
 
-class Budget:
+class ProcessorBudget:
     """Seconds for each minute; what was used is forgotten evenly within a minute."""
 
     def __init__(self, per_minute_s: float, clock: Callable[[], float]) -> None:

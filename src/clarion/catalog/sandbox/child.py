@@ -22,12 +22,12 @@ from clarion.catalog.rendering.mjml import convert
 from clarion.catalog.rendering.templates import check_template, render
 from clarion.catalog.sandbox.jobs import (
     JOB_CPU_S,
-    Answer,
     CheckSchema,
     CheckTemplate,
     ConvertMjml,
     FindFaults,
     Job,
+    JobResult,
     Render,
 )
 from clarion.errors import FieldFault, InvalidFields
@@ -52,17 +52,17 @@ def serve(channel: socket.socket) -> None:
         send(channel, encoded)
 
 
-def do(job: Job) -> Answer:
+def do(job: Job) -> JobResult:
     """Return the answer to a job."""
     try:
         return _answer(job)
     except InvalidFields as error:
-        return Answer(faults=error.faults)
+        return JobResult(faults=error.faults)
     except (MemoryError, RecursionError):
-        return Answer(faults=(job.exceeded,))
+        return JobResult(faults=(job.exceeded,))
 
 
-def _answer(job: Job) -> Answer:
+def _answer(job: Job) -> JobResult:
     match job:
         case CheckSchema(document):
             return _check_schema(document)
@@ -70,28 +70,28 @@ def _answer(job: Job) -> Answer:
             return _find_faults(bytes(document), data)
         case CheckTemplate(subject, body, variables, is_mjml):
             check_template(subject, body, variables, is_mjml=is_mjml)
-            return Answer()
+            return JobResult()
         case ConvertMjml(body):
-            return Answer(body=convert(body))
+            return JobResult(body=convert(body))
         case Render(subject, body, is_html, context):
             text = render(RenderedText(subject, body), context, is_html=is_html)
-            return Answer(subject=text.subject, body=text.body)
+            return JobResult(subject=text.subject, body=text.body)
 
 
-def _check_schema(document: dict[str, object]) -> Answer:
+def _check_schema(document: dict[str, object]) -> JobResult:
     try:
         check_schema(document)
     except ValueError as error:
-        return Answer(faults=(FieldFault("data_schema", str(error)),))
-    return Answer()
+        return JobResult(faults=(FieldFault("data_schema", str(error)),))
+    return JobResult()
 
 
-def _find_faults(document: bytes, data: dict[str, object]) -> Answer:
+def _find_faults(document: bytes, data: dict[str, object]) -> JobResult:
     try:
-        return Answer(faults=_load(document).find_faults(data))
+        return JobResult(faults=_load(document).find_faults(data))
     except ValueError as error:
         # An earlier release accepted it.
-        return Answer(faults=(FieldFault("type", f"its data_schema {error}"),))
+        return JobResult(faults=(FieldFault("type", f"its data_schema {error}"),))
 
 
 @lru_cache(_SCHEMAS)

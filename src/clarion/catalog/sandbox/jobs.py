@@ -58,7 +58,7 @@ class Render(msgspec.Struct, tag=True, frozen=True):
 Job = CheckSchema | FindFaults | CheckTemplate | ConvertMjml | Render
 
 
-class Answer(msgspec.Struct, frozen=True):
+class JobResult(msgspec.Struct, frozen=True):
     """The result of a job: faults, or the text. `cpu_s` is the processor time that it took."""
 
     cpu_s: float = 0.0

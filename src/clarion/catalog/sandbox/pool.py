@@ -8,10 +8,10 @@ from collections import defaultdict
 
 import msgspec
 
-from clarion.catalog.sandbox.budget import Budget
-from clarion.catalog.sandbox.jobs import Answer, Job
+from clarion.catalog.sandbox.budget import ProcessorBudget
+from clarion.catalog.sandbox.jobs import Job, JobResult
 from clarion.catalog.sandbox.process import ProcessEnded, SandboxProcess
-from clarion.catalog.sandbox.turns import Turns
+from clarion.catalog.sandbox.slots import AppSlots
 from clarion.errors import Overloaded, TooManyRequests
 from clarion.telemetry.logs import get_logger
 
@@ -20,31 +20,31 @@ PROCESSES = 2
 # What a job costs that ended its process: the time it took, and the start of the next process.
 KILLED_S = 0.75
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Answer).decode
+_decode = msgspec.json.Decoder(JobResult).decode
 
 
 class ProcessSandbox:
     """The `Sandbox` port. Its processes start when they are first needed."""
 
     def __init__(self, per_minute_s: float, *, processes: int = PROCESSES) -> None:
-        self._budget = Budget(per_minute_s, time.monotonic)
-        self._turns = Turns(processes)
+        self._budget = ProcessorBudget(per_minute_s, time.monotonic)
+        self._slots = AppSlots(processes)
         self._idle: list[SandboxProcess] = []
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._tasks: set[asyncio.Task[JobResult]] = set()
         self.jobs: defaultdict[tuple[str, str], int] = defaultdict(int)  # by kind and result
         self.cpu_s: defaultdict[str, float] = defaultdict(float)
         self.restarts: defaultdict[str, int] = defaultdict(int)  # by reason
 
     @property
     def waiting(self) -> int:
-        return len(self._turns)
+        return len(self._slots)
 
     @property
     def pids(self) -> list[int]:
         """The idle processes."""
         return [each.pid for each in self._idle]
 
-    async def run(self, app_id: str, job: Job) -> Answer:
+    async def run(self, app_id: str, job: Job) -> JobResult:
         self._check(app_id, job)
         # A caller that goes away does not stop a job: its process would have to be killed.
         task = asyncio.get_running_loop().create_task(self._run(app_id, job))
@@ -60,14 +60,14 @@ class ProcessSandbox:
         await asyncio.gather(*(each.kill() for each in self._idle))
         self._idle.clear()
 
-    async def _run(self, app_id: str, job: Job) -> Answer:
-        await self._turns.take(app_id)
+    async def _run(self, app_id: str, job: Job) -> JobResult:
+        await self._slots.take(app_id)
         try:
             # What came before it in the queue may have used the time up.
             self._check(app_id, job)
             return await self._do(app_id, job)
         finally:
-            self._turns.leave(app_id)
+            self._slots.leave(app_id)
 
     def _check(self, app_id: str, job: Job) -> None:
         try:
@@ -76,7 +76,7 @@ class ProcessSandbox:
             self.jobs[type(job).__name__, "over_budget"] += 1
             raise
 
-    async def _do(self, app_id: str, job: Job) -> Answer:
+    async def _do(self, app_id: str, job: Job) -> JobResult:
         kind, message = type(job).__name__, _encode(job)
         while True:
             process = self._idle.pop() if self._idle else await _start()
@@ -87,7 +87,7 @@ class ProcessSandbox:
                 # What earlier jobs left in its memory may have ended it; a new process decides.
                 if ended.reason == "crash" and process.jobs > 1:
                     continue
-                return Answer(faults=(job.exceeded,))
+                return JobResult(faults=(job.exceeded,))
             except asyncio.CancelledError:
                 await process.kill()
                 raise

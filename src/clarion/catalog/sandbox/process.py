@@ -10,7 +10,7 @@ import signal
 from clarion.settings import PREFIX
 from clarion.system.child_process import open_child, read, write
 
-# A job may wait for the processor, but not for ever. Its processor time is limited by the kernel.
+# A job may have to wait for a processor. Its processor time is limited by the kernel.
 WALL_LIMIT_S = 10.0
 
 

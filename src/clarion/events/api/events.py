@@ -18,19 +18,12 @@ from clarion.events.drafts import EventDraft, Recipient, one_of
 from clarion.events.explainer import RULES, Explainer
 from clarion.events.model import Audience, AudienceKind, Event, EventStatus
 from clarion.events.port import Events
-from clarion.fields import EventId, Moment, UserId
+from clarion.fields import EventId, Moment, UserId, check_value
 from clarion.history.model import ReasonCode
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected, Wake
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import (
-    Items,
-    check_choice,
-    check_limit,
-    check_value,
-    to_milliseconds,
-    to_wire,
-)
+from clarion.http.shapes import Items, check_choice, check_limit, to_milliseconds, to_wire
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 

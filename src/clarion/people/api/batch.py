@@ -33,14 +33,7 @@ PATH = "/v1/users/batch"
 _REPLAYED = (b"idempotent-replayed", b"true")
 _CHANGED_AT_ONCE = 100
 # No rule looks at these.
-_NOT_DECISIVE = (
-    "metadata",
-    "consent",
-    "profile",
-    "last_login_at",
-    "last_seen_at",
-    "updated_at",
-)
+_NOT_DECISIVE = ("metadata", "consent", "profile", "last_login_at", "last_seen_at", "updated_at")
 
 
 class BatchUser(UserBody, kw_only=True):
@@ -127,7 +120,9 @@ class UserBatchEndpoint:
         outcomes = {**refused, **await self.users.edit_many(app_id, allowed)}
         await self._apply_changes(outcomes.values())
         return [
-            _refuse(each) if isinstance(each, RequestError) else _report(each.id, outcomes[each.id])
+            _report(None, each)
+            if isinstance(each, RequestError)
+            else _report(each.id, outcomes[each.id])
             for each in read
         ]
 
@@ -194,25 +189,11 @@ def _matters(stored: StoredUser) -> bool:
     before, user = stored.before, stored.user
     if before is None:
         return user.status is not UserStatus.ACTIVE
-    kept = {
-        name: getattr(user, name)
-        for name in (
-            "metadata",
-            "consent",
-            "profile",
-            "last_login_at",
-            "last_seen_at",
-            "updated_at",
-        )
-    }
+    kept = {name: getattr(user, name) for name in _NOT_DECISIVE}
     return replace(before, **kept) != user
 
 
-def _report(user_id: str, outcome: StoredUser | RequestError) -> UserResult:
+def _report(user_id: str | None, outcome: StoredUser | RequestError) -> UserResult:
     if isinstance(outcome, RequestError):
         return UserResult(status="refused", id=user_id, **explain_refusal(outcome))
     return UserResult(status="updated" if outcome.before else "created", id=user_id)
-
-
-def _refuse(error: RequestError) -> UserResult:
-    return UserResult(status="refused", **explain_refusal(error))

@@ -6,11 +6,11 @@ from litestar import Controller, delete, get, put
 
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
-from clarion.fields import TopicName, UserId, check_topic
+from clarion.fields import TopicName, UserId, check_topic, check_value
 from clarion.http.callers import ApiRequest, caller_of, owner_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import View
 from clarion.pages import PAGE_DEFAULT
 from clarion.people.api.users import check_found

@@ -171,7 +171,8 @@ class PreferencesController(Controller):
         """Set the given values and reset the others, except for language and time zone."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         known = await _read_known(catalog, owner[0])
-        user = await _change(owner, data, known, users, clock.now(), _replace_with(known))
+        change = partial(rules.replace_preferences, {each.type: each for each in known.types})
+        user = await _change(owner, data, known, users, clock.now(), change)
         await on_user_changed(*owner)
         return _view(user, known)
 
@@ -192,10 +193,6 @@ class PreferencesController(Controller):
         user = await _change(owner, data, known, users, clock.now(), rules.update)
         await on_user_changed(*owner)
         return _view(user, known)
-
-
-def _replace_with(known: _Known) -> Callable[..., Preferences]:
-    return partial(rules.replace_preferences, {each.type: each for each in known.types})
 
 
 async def _change(

@@ -9,14 +9,14 @@ from litestar import Controller, Response, delete, get, post, put
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.errors import Conflict, NotFound
-from clarion.fields import SegmentName, check_segment
+from clarion.errors import Conflict, existing
+from clarion.fields import SegmentName, check_segment, check_value
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 from clarion.people.model import Segment
@@ -149,9 +149,7 @@ def check_filter(text: str) -> str:
 async def _find(segments: Segments, app_id: str, name: str) -> Segment:
     check_value("name", check_segment, name)
     found = await segments.get(app_id, name)
-    if found is None:
-        raise NotFound("This app has no such segment. Create it with PUT /v1/segments/{name}.")
-    return found
+    return existing(found, "This app has no such segment. Create it with PUT /v1/segments/{name}.")
 
 
 ROUTES = (SegmentsController,)

@@ -9,9 +9,9 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, structs
 
-from clarion.fields import LanguageTag, Moment, TimezoneName, documented
+from clarion.fields import LanguageTag, Moment, TimezoneName, check_value, documented, instead
 from clarion.http.bodies import Body
-from clarion.http.shapes import check_value, collect, given_checks, to_milliseconds
+from clarion.http.shapes import collect, given_checks, to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.people.fields import (
     ATTRIBUTES_LIMIT,
@@ -34,10 +34,10 @@ from clarion.people.profile import (
     BillingAddress,
     Business,
     Enterprise,
-    Group,
     Growth,
     Intelligence,
     Profile,
+    ProfileGroup,
 )
 
 T = TypeVar("T")
@@ -49,10 +49,14 @@ _ATTRIBUTES = "Your own fields by name, at most 16 KiB; segments can select by t
 _CONSENT = "What the user has consented to, or not, by a name of your choice: `newsletter`."
 _LAST_LOGIN = "When the user last signed in, as your system reports it."
 _EMAIL = "Unique within the app; capitals make no difference."
+_STATUS = instead(
+    description="Inactive users receive nothing.",
+    anyOf=[{"$ref": "#/components/schemas/UserStatus"}, {"type": "null"}],
+)
 Short = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-def _describe(group: type[Group]) -> Meta:
+def _describe(group: type[ProfileGroup]) -> Meta:
     return Meta(description=group.__doc__)
 
 
@@ -92,9 +96,8 @@ class UserBody(Body):
     """The language of texts, a tag like pt-BR."""
     timezone: Given[TimezoneName] = UNSET
     """The time zone, an IANA name like Europe/Berlin."""
-    status: Annotated[Given[UserStatus], Meta(description="Inactive users receive nothing.")] = (
-        UNSET
-    )
+    # Any text, so that a wrong one does not hide the faults of other fields.
+    status: Annotated[Given[str], _STATUS] = UNSET
     tags: Annotated[Given[list[Annotated[str, TAG]]], documented(maxItems=TAGS_LIMIT)] = UNSET
     """Labels by which segments and lists select users, at most 50."""
     attributes: Annotated[

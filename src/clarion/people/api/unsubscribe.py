@@ -1,4 +1,4 @@
-"""`/unsubscribe/{token}`: pages for whoever has an email. GET shows, POST turns the type off.
+"""`/unsubscribe/{token}`: the pages that emails link to. GET shows, POST turns the type off.
 
 A POST is also what mail programs send when their own button is pressed (RFC 8058).
 """
@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from html import escape
 
 from clarion.catalog.model import MANDATORY_CATEGORIES, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.errors import TooManyRequests
-from clarion.http.asgi import Request, Response
+from clarion.http.asgi import Endpoint, Request, Response
 from clarion.http.dependencies import OnUserChanged
 from clarion.nodes.port import Limits
 from clarion.people import preferences as rules
 from clarion.people.model import User
 from clarion.people.sql import Users
-from clarion.people.unsubscribe import PATH, Subscription, UnsubscribeLinks
+from clarion.people.unsubscribe import PATH, OptOut, UnsubscribeLinks
 
 # Requests with the links of one user: each is a read of the store.
 PER_MINUTE = 60
@@ -46,26 +46,20 @@ _BUTTON = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnsubscribeEndpoint:
-    """Answers strangers; what they may do is what the token says."""
+    """Answers callers who are not signed in: the token says what they may do."""
 
-    def __init__(
-        self,
-        *,
-        links: UnsubscribeLinks,
-        users: Users,
-        catalog: Catalog,
-        limits: Limits,
-        clock: Clock,
-        on_user_changed: OnUserChanged,
-    ) -> None:
-        self._links = links
-        self._users = users
-        self._catalog = catalog
-        self._limits = limits
-        self._clock = clock
-        self._on_user_changed = on_user_changed
-        self.prefixes = {PATH: self.answer}
+    links: UnsubscribeLinks
+    users: Users
+    catalog: Catalog
+    limits: Limits
+    clock: Clock
+    on_user_changed: OnUserChanged
+
+    @property
+    def prefixes(self) -> dict[str, Endpoint]:
+        return {PATH: self.answer}
 
     async def answer(self, request: Request) -> Response:
         """Show what would be turned off, or turn it off."""
@@ -75,60 +69,58 @@ class UnsubscribeEndpoint:
             allow = (b"allow", b"GET, POST")
             return _page(405, "Method not allowed", "", allow)
         if method == "POST":
-            # Whatever it says: the link is the permission, and its owner has pressed a button.
+            # The body is not looked at: the link is the permission.
             await request.body(BODY_LIMIT_BYTES)
-        subscription = self._links.read(request.scope["path"].removeprefix(PATH))
-        if subscription is None:
+        opt_out = self.links.read(request.scope["path"].removeprefix(PATH))
+        if opt_out is None:
             return _not_found()
-        await self._count(subscription)
-        user = await self._users.get(subscription.app_id, subscription.user_id)
-        entry = await self._catalog.find(subscription.app_id, subscription.type)
+        await self._count(opt_out)
+        user = await self.users.get(opt_out.app_id, opt_out.user_id)
+        entry = await self.catalog.find(opt_out.app_id, opt_out.type)
         if user is None or entry is None:
             return _not_found()
         if not _can_disable(entry.type):
             return _page(409 if method == "POST" else 200, "These emails are always sent", "")
         if method == "POST":
-            await self._turn_off(subscription, user)
-        return _show(entry.type, subscription, user, is_done=method == "POST")
+            await self._turn_off(opt_out, user)
+        return _show(entry.type, opt_out, user, is_done=method == "POST")
 
-    async def _count(self, subscription: Subscription) -> None:
-        allowance = await self._limits.take(
-            f"unsubscribe:{subscription.app_id}:{subscription.user_id}",
+    async def _count(self, opt_out: OptOut) -> None:
+        allowance = await self.limits.take(
+            f"unsubscribe:{opt_out.app_id}:{opt_out.user_id}",
             limit=PER_MINUTE,
             window_s=_WINDOW_S,
-            now=self._clock.now(),
+            now=self.clock.now(),
         )
         if allowance.is_exceeded:
             raise TooManyRequests(allowance.reset_s, "This link was used too often.")
 
-    async def _turn_off(self, subscription: Subscription, user: User) -> None:
-        if _is_off(subscription, user):
+    async def _turn_off(self, opt_out: OptOut, user: User) -> None:
+        if _is_off(opt_out, user):
             return
-        now = self._clock.now()
-        off = {subscription.type: {subscription.channel: False}}
+        now = self.clock.now()
+        off = {opt_out.type: {opt_out.channel: False}}
 
         def edit(found: User) -> User:
             preferences = rules.update(found.preferences, types=off)
             return replace(found, preferences=preferences, updated_at=now)
 
-        await self._users.patch(user.app_id, user.id, edit)
-        await self._on_user_changed(user.app_id, user.id)
+        await self.users.patch(user.app_id, user.id, edit)
+        await self.on_user_changed(user.app_id, user.id)
 
 
 def _can_disable(definition: NotificationType) -> bool:
     return definition.user_can_disable and definition.category not in MANDATORY_CATEGORIES
 
 
-def _is_off(subscription: Subscription, user: User) -> bool:
-    toggles = user.preferences.types.get(subscription.type, {})
-    return not toggles.get(subscription.channel, True)
+def _is_off(opt_out: OptOut, user: User) -> bool:
+    toggles = user.preferences.types.get(opt_out.type, {})
+    return not toggles.get(opt_out.channel, True)
 
 
-def _show(
-    definition: NotificationType, subscription: Subscription, user: User, *, is_done: bool
-) -> Response:
+def _show(definition: NotificationType, opt_out: OptOut, user: User, *, is_done: bool) -> Response:
     name = escape(definition.display_name)
-    if is_done or _is_off(subscription, user):
+    if is_done or _is_off(opt_out, user):
         return _page(200, "You are unsubscribed", f"<p>You get no more emails: {name}.</p>")
     text = f"<p>You will get no more emails of this kind: {name}.</p>"
     return _page(200, "Unsubscribe?", text + _BUTTON)

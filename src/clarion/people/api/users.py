@@ -12,7 +12,7 @@ from litestar.params import Parameter
 
 from clarion.access.model import Scope
 from clarion.clock import Clock
-from clarion.errors import Conflict, NotFound
+from clarion.errors import Conflict, existing
 from clarion.fields import LanguageTag, UserId, check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
@@ -184,9 +184,7 @@ class UsersController(Controller):
 
 def check_found(user: User | None) -> User:
     """Return the user; `NotFound` if there is none."""
-    if user is None:
-        raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
-    return user
+    return existing(user, "This app has no such user. Create it with PUT /v1/users/{id}.")
 
 
 ROUTES = (list_users, UsersController)

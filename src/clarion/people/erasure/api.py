@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from clarion.access.model import Scope
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import Conflict, NotFound
+from clarion.errors import Conflict, NotFound, existing
 from clarion.fields import UserId, is_plain
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected
@@ -240,9 +240,7 @@ async def get_erasure(
     """Return the receipt of an erasure, to see whether it is complete."""
     app_id = app_of(request, Scope.USERS_READ).app_id
     erasure = await erasures.get(app_id, receipt_id) if is_plain(receipt_id) else None
-    if erasure is None:
-        raise NotFound("There is no such receipt.")
-    return view_receipt(erasure)
+    return view_receipt(existing(erasure, "There is no such receipt."))
 
 
 ROUTES = (delete_user, restore_user, export_user, list_erasures, get_erasure)

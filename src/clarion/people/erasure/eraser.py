@@ -1,8 +1,8 @@
 """Deletes users for now, restores them, and erases them for good.
 
-An erasure is a tombstone first. Then everything about the user is removed in chunks, by whoever
-asked for it or by any node, also after a crash. Two minutes later it is done once more: what was
-being written when the tombstone was stored is removed then.
+An erasure is a tombstone first. Then everything about the user is removed in chunks, by the request
+or by any node, also after a crash. Two minutes later this is repeated, to remove what was being
+written when the tombstone was stored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from clarion.clock import Clock
-from clarion.errors import Conflict, NotFound, ServiceError
+from clarion.errors import Conflict, ServiceError, existing
 from clarion.people.erasure.model import Erasure, ErasureCause, ErasureStatus
 from clarion.people.erasure.sql.deleted_users import DeletedUsers
 from clarion.people.erasure.sql.erasures import Erasures
@@ -28,7 +28,7 @@ LEASE_MS = 60_000
 SETTLE_MS = 120_000
 # Nothing is planned for later than that.
 LATEST_MS = 2 * SETTLE_MS
-# At most so many are erased at once by a node.
+# How many users a node erases at once.
 AT_ONCE = 4
 CLAIMED = 10
 
@@ -57,9 +57,8 @@ class Eraser:
 
     async def delete(self, app_id: str, user_id: str) -> User:
         """Delete a user who can be restored; `NotFound` if there is none."""
-        user = await self.deleted.delete(app_id, user_id, self.clock.now())
-        if user is None:
-            raise NotFound("This app has no such user.")
+        deleted = await self.deleted.delete(app_id, user_id, self.clock.now())
+        user = existing(deleted, "This app has no such user.")
         await self.on_deleted(app_id, user_id)
         return user
 
@@ -67,9 +66,8 @@ class Eraser:
         """Restore a deleted user; `NotFound` if there is none, `EmailTaken` if the address is."""
         now = self.clock.now()
         since = now - self.kept_days * DAY_MS
-        user = await self.deleted.restore(app_id, user_id, since=since, now=now)
-        if user is None:
-            raise NotFound("This app has no such deleted user who can be restored.")
+        restored = await self.deleted.restore(app_id, user_id, since=since, now=now)
+        user = existing(restored, "This app has no such deleted user who can be restored.")
         await self.on_deleted(app_id, user_id)
         return user
 
@@ -97,11 +95,9 @@ class Eraser:
     async def begin(self, app_id: str, user_id: str, cause: ErasureCause) -> Erasure:
         """Store the tombstone, and end what the user has open on this node."""
         now = self.clock.now()
-        erasure = await self.erasures.begin(
-            app_id, user_id, cause, now=now, until=now + int(self.wait_s * 1000)
-        )
-        if erasure is None:
-            raise NotFound("Nothing is stored about this user.")
+        until = now + int(self.wait_s * 1000)
+        begun = await self.erasures.begin(app_id, user_id, cause, now=now, until=until)
+        erasure = existing(begun, "Nothing is stored about this user.")
         await self.on_erased(app_id, user_id)
         return erasure
 
@@ -137,7 +133,7 @@ class Eraser:
         erased = await self.erasures.run(erasure)
         if erasure.status is ErasureStatus.SETTLING:
             await self.scrub()
-            # The user was created again if it was stopped: then what is there is not theirs.
+            # If it was stopped, the user was created again, and the rows are those of the new user.
             await self.erasures.finish(erased or erasure)
             return erased
         if erased is None or not await self.scrub():

@@ -29,7 +29,7 @@ class ExportLimits:
 
     @asynccontextmanager
     async def take(self, app_id: str, user_id: str) -> AsyncIterator[None]:
-        """Count an export while it runs; `TooManyRequests` if it is one too many."""
+        """Count an export while it runs; `TooManyRequests` if a limit is reached."""
         user = f"{app_id}:{user_id}"
         with ExitStack() as stack:
             for who, most in ((user, _OF_USER), (app_id, _OF_APP), ("", _OF_ALL)):

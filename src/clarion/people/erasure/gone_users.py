@@ -1,4 +1,4 @@
-"""Users who were deleted or erased, as nodes learn of them."""
+"""Finds the users who were deleted or erased, on any node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PAGE = 500
 
 
 class GoneUsers:
-    """Knows who is gone, and which erasures this node has not heard of yet."""
+    """Knows who is deleted or erased, and which erasures are new to this node."""
 
     def __init__(self, deleted: DeletedUsers, erasures: Erasures) -> None:
         self._deleted = deleted
@@ -18,7 +18,7 @@ class GoneUsers:
         self._known: frozenset[str] = frozenset()
 
     async def is_gone(self, app_id: str, user_id: str) -> bool:
-        """Return whether a user was deleted or erased, and is not there again."""
+        """Return whether a user was deleted or erased, and was not created again."""
         return await self._deleted.is_deleted(app_id, user_id) or await self._erasures.is_erased(
             app_id, user_id
         )

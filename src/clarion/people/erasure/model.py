@@ -14,7 +14,7 @@ class ErasureStatus(StrEnum):
     """How far an erasure is."""
 
     RUNNING = "running"
-    # All is erased. What was being written meanwhile is looked for once more.
+    # All is erased. A second pass removes what was being written meanwhile.
     SETTLING = "settling"
     DONE = "done"
 

@@ -164,7 +164,7 @@ def _fill(week: bytearray, start: int, length: int) -> None:
 
 
 def _count_quiet(week: bytes, minute: int) -> int | None:
-    """Return how many minutes it stays quiet; None for ever."""
+    """Return for how many minutes it stays quiet; None if it never ends."""
     end = week.find(0, minute)
     if end < 0:
         end = week.find(0)

@@ -10,8 +10,7 @@ import msgspec
 
 from clarion.clock import to_milliseconds
 from clarion.fields import check_language, check_timezone
-from clarion.people.fields import check_tags
-from clarion.people.model import UserStatus
+from clarion.people.fields import check_status, check_tags
 from clarion.people.segments.filters import (
     CREATED_AT,
     FLAG,
@@ -132,16 +131,10 @@ def _check_tag(text: str) -> str:
         raise ValueError("has 1 to 64 characters") from error
 
 
-def _check_status(text: str) -> str:
-    if text not in set(UserStatus):
-        raise ValueError(f"must be one of {', '.join(UserStatus)}")
-    return text
-
-
 # The fields whose values have no order.
 _CHOSEN: dict[str, Callable[[str], str]] = {
     LANGUAGE: check_language,
     TIMEZONE: check_timezone,
-    STATUS: _check_status,
+    STATUS: lambda text: check_status(text).value,
     TAG: _check_tag,
 }

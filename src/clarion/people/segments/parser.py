@@ -22,9 +22,8 @@ from clarion.people.segments.comparisons import (
     check_text,
     make_comparison,
 )
-from clarion.people.segments.errors import FilterError
 from clarion.people.segments.filters import All, AnyOf, Filter, Not
-from clarion.people.segments.tokens import Kind, Token, read_tokens, unquote
+from clarion.people.segments.tokens import FilterError, Token, TokenKind, read_tokens, unquote
 
 DEPTH_LIMIT = 16
 CONDITIONS_LIMIT = 32
@@ -58,7 +57,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
 
     def expect_end(self) -> None:
-        if self._next.kind is not Kind.END:
+        if self._next.kind is not TokenKind.END:
             raise self._expected("and, or, or the end")
 
     def _read_all(self) -> Filter:
@@ -95,14 +94,14 @@ class _Parser:
 
     def _read_field(self) -> str:
         token = self._next
-        if token.kind is not Kind.WORD or token.text.lower() in _KEYWORDS:
+        if token.kind is not TokenKind.WORD or token.text.lower() in _KEYWORDS:
             raise self._expected("a field, like language or attributes.plan")
         self._advance()
         return _check(token, lambda: check_field(token.text))
 
     def _read_operator(self) -> str:
         token = self._next
-        if token.kind is Kind.OPERATOR:
+        if token.kind is TokenKind.OPERATOR:
             self._advance()
             return token.text
         is_negated = self._take_word("not")
@@ -123,22 +122,22 @@ class _Parser:
     def _read_value(self) -> Literal:
         token = self._next
         self._advance()
-        if token.kind is Kind.TEXT:
+        if token.kind is TokenKind.TEXT:
             return _check(token, lambda: check_text(unquote(token.text)))
-        if token.kind is Kind.NUMBER:
+        if token.kind is TokenKind.NUMBER:
             return _check(token, lambda: check_number(float(token.text)))
-        if token.kind is Kind.WORD and token.text.lower() in ("true", "false"):
+        if token.kind is TokenKind.WORD and token.text.lower() in ("true", "false"):
             return token.text.lower() == "true"
         raise FilterError(f"expected {_VALUE}, found {token}", token.position)
 
     def _take_word(self, word: str) -> bool:
-        is_it = self._next.kind is Kind.WORD and self._next.text.lower() == word
+        is_it = self._next.kind is TokenKind.WORD and self._next.text.lower() == word
         if is_it:
             self._advance()
         return is_it
 
     def _take_mark(self, mark: str) -> bool:
-        is_it = self._next.kind is Kind.MARK and self._next.text == mark
+        is_it = self._next.kind is TokenKind.MARK and self._next.text == mark
         if is_it:
             self._advance()
         return is_it

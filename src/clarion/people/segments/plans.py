@@ -1,7 +1,7 @@
 """Which conditions of a filter the users are found by; the others are checked for each of them.
 
-Every user of the filter fulfils one of the conditions found here. To find few users in vain, the
-rarest are taken, by how many users fulfil each.
+Every user of the filter fulfils one of the conditions found here. The rarest ones are chosen, so
+that few users are found who do not fulfil the whole filter.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from clarion.people.segments.filters import (
 )
 
 LOOKUPS_LIMIT = 50
-# More than any directory has.
+# More than any app has.
 _ALL_USERS = 1 << 60
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """The conditions to look up, together fulfilled by so many users; None stands for all users."""
+class SearchPlan(msgspec.Struct, frozen=True):
+    """The conditions to look up (None: all users), and how many users fulfil them together."""
 
     conditions: tuple[Condition, ...] | None
     cost: int
 
 
-_EVERYONE = Plan(None, _ALL_USERS)
+_EVERYONE = SearchPlan(None, _ALL_USERS)
 
 
-def choose_plan(of: Filter, counts: Mapping[Condition, int]) -> Plan:
+def choose_plan(of: Filter, counts: Mapping[Condition, int]) -> SearchPlan:
     """Return the cheapest plan for a filter in its normal form.
 
     A condition that is not counted costs as much as all users.
     """
     match of:
         case OneOf() | Between():
-            return Plan((of,), counts.get(of, _ALL_USERS - 1))
+            return SearchPlan((of,), counts.get(of, _ALL_USERS - 1))
         case Not():
             return _EVERYONE
         case All():
@@ -52,13 +52,13 @@ def choose_plan(of: Filter, counts: Mapping[Condition, int]) -> Plan:
             return _add([choose_plan(part, counts) for part in of.parts])
 
 
-def _add(plans: list[Plan]) -> Plan:
+def _add(plans: list[SearchPlan]) -> SearchPlan:
     conditions: dict[Condition, None] = {}
     for plan in plans:
         if plan.conditions is None:
             return _EVERYONE
         conditions |= dict.fromkeys(plan.conditions)
-    return Plan(tuple(conditions), min(sum(plan.cost for plan in plans), _ALL_USERS - 1))
+    return SearchPlan(tuple(conditions), min(sum(plan.cost for plan in plans), _ALL_USERS - 1))
 
 
 def list_positive(of: Filter) -> tuple[Condition, ...]:
@@ -73,7 +73,7 @@ def list_positive(of: Filter) -> tuple[Condition, ...]:
 
 
 def has_choice(of: Filter) -> bool:
-    """Whether there is more than one plan, so that it is worth to count."""
+    """Whether there is more than one plan, so that counting can pay."""
     match of:
         case All():
             usable = [part for part in of.parts if choose_plan(part, {}).conditions is not None]

@@ -8,7 +8,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from clarion.fields import is_plain
-from clarion.people.segments.errors import FilterError
 
 LENGTH_LIMIT = 4_096
 _SHOWN = 20
@@ -25,7 +24,15 @@ _TOKEN = re.compile(
 )
 
 
-class Kind(Enum):
+class FilterError(ValueError):
+    """A filter that is not valid; the message names the character where reading stopped."""
+
+    def __init__(self, reason: str, position: int | None = None) -> None:
+        where = "" if position is None else f"character {position}: "
+        super().__init__(f"{where}{reason}")
+
+
+class TokenKind(Enum):
     """What a token is."""
 
     TEXT = "text"
@@ -39,12 +46,12 @@ class Kind(Enum):
 class Token(NamedTuple):
     """A token, where it begins (the first character is 1), and what it says."""
 
-    kind: Kind
+    kind: TokenKind
     position: int
     text: str
 
     def __str__(self) -> str:
-        if self.kind is Kind.END:
+        if self.kind is TokenKind.END:
             return "the end"
         return self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}…"
 
@@ -61,9 +68,9 @@ def read_tokens(text: str) -> Iterator[Token]:
         kind = found.lastgroup
         if kind != "space":
             _check_plain(found[0], position)
-            yield Token(Kind(kind), position + 1, found[0])
+            yield Token(TokenKind(kind), position + 1, found[0])
         position = found.end()
-    yield Token(Kind.END, len(text) + 1, "")
+    yield Token(TokenKind.END, len(text) + 1, "")
 
 
 def unquote(text: str) -> str:

@@ -11,14 +11,14 @@ from clarion import fields
 from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import NO_ZEROS, DeviceId, Moment, TopicName, documented
+from clarion.fields import NO_ZEROS, DeviceId, Moment, TopicName, check_value, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import Items, check_limit, check_value, to_milliseconds
+from clarion.http.shapes import Items, check_limit, to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 from clarion.pages import PAGE_DEFAULT

@@ -9,13 +9,13 @@ from litestar import Controller, Response, delete, get, post
 
 from clarion.access.model import Scope
 from clarion.errors import Conflict
-from clarion.fields import DeviceId, documented
+from clarion.fields import DeviceId, check_value, documented
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 from clarion.push.api.devices import find_device

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clarion.catalog.model.sms_segments import Segments, SmsEncoding, count_segments
+from clarion.catalog.model.sms_segments import SmsEncoding, SmsSegments, count_segments
 
 # The alphabet as the standard prints it: a table of eight columns, read by code point.
 BASIC = (
@@ -73,29 +73,29 @@ def decode(part: bytes, name: str) -> str:
 def test_segments_are_those_of_the_text_when_it_is_cut(text: str) -> None:
     name, units, parts = cut(text)
     assert "".join(parts) == text
-    assert count_segments(text) == Segments(SmsEncoding(name), units, len(parts))
+    assert count_segments(text) == SmsSegments(SmsEncoding(name), units, len(parts))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", Segments(SmsEncoding.GSM_7, 0, 0)),
-        ("a" * 160, Segments(SmsEncoding.GSM_7, 160, 1)),
-        ("a" * 161, Segments(SmsEncoding.GSM_7, 161, 2)),
-        ("a" * 306, Segments(SmsEncoding.GSM_7, 306, 2)),
-        ("€" * 80, Segments(SmsEncoding.GSM_7, 160, 1)),
+        ("", SmsSegments(SmsEncoding.GSM_7, 0, 0)),
+        ("a" * 160, SmsSegments(SmsEncoding.GSM_7, 160, 1)),
+        ("a" * 161, SmsSegments(SmsEncoding.GSM_7, 161, 2)),
+        ("a" * 306, SmsSegments(SmsEncoding.GSM_7, 306, 2)),
+        ("€" * 80, SmsSegments(SmsEncoding.GSM_7, 160, 1)),
         # The escape and its character stay together: 152 septets of 153 are used.
-        ("€" * 153, Segments(SmsEncoding.GSM_7, 306, 3)),
-        ("ç", Segments(SmsEncoding.UCS_2, 1, 1)),
-        ("я" * 70, Segments(SmsEncoding.UCS_2, 70, 1)),
-        ("я" * 71, Segments(SmsEncoding.UCS_2, 71, 2)),
-        ("😀" * 35, Segments(SmsEncoding.UCS_2, 70, 1)),
+        ("€" * 153, SmsSegments(SmsEncoding.GSM_7, 306, 3)),
+        ("ç", SmsSegments(SmsEncoding.UCS_2, 1, 1)),
+        ("я" * 70, SmsSegments(SmsEncoding.UCS_2, 70, 1)),
+        ("я" * 71, SmsSegments(SmsEncoding.UCS_2, 71, 2)),
+        ("😀" * 35, SmsSegments(SmsEncoding.UCS_2, 70, 1)),
         # As above: 66 units of 67 are used.
-        ("😀" * 67, Segments(SmsEncoding.UCS_2, 134, 3)),
-        ("\ud800", Segments(SmsEncoding.UCS_2, 1, 1)),
+        ("😀" * 67, SmsSegments(SmsEncoding.UCS_2, 134, 3)),
+        ("\ud800", SmsSegments(SmsEncoding.UCS_2, 1, 1)),
     ],
 )
-def test_known_cases(text: str, expected: Segments) -> None:
+def test_known_cases(text: str, expected: SmsSegments) -> None:
     assert count_segments(text) == expected
 
 

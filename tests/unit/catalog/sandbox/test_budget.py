@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.catalog.sandbox.budget import Budget
+from clarion.catalog.sandbox.budget import ProcessorBudget
 from clarion.errors import TooManyRequests
 
 
@@ -16,7 +16,7 @@ class Time:
 
 def test_what_is_used_comes_back_within_a_minute() -> None:
     time = Time()
-    budget = Budget(6.0, time)
+    budget = ProcessorBudget(6.0, time)
     budget.charge("a", 5.9)
     budget.check("a")
     budget.charge("a", 3.1)
@@ -30,7 +30,7 @@ def test_what_is_used_comes_back_within_a_minute() -> None:
 
 def test_apps_that_used_nothing_lately_are_forgotten() -> None:
     time = Time()
-    budget = Budget(6.0, time)
+    budget = ProcessorBudget(6.0, time)
     for number in range(10_001):
         budget.charge(str(number), 0.01)
     time.now += 60

@@ -16,11 +16,11 @@ import pytest
 
 from clarion.catalog.sandbox.jobs import (
     JOB_CPU_S,
-    Answer,
     CheckSchema,
     CheckTemplate,
     ConvertMjml,
     FindFaults,
+    JobResult,
     Render,
 )
 from clarion.catalog.sandbox.pool import ProcessSandbox
@@ -195,7 +195,7 @@ def _is_running(pid: int) -> bool:
 
 async def test_the_processor_time_is_reported(sandbox: ProcessSandbox) -> None:
     body = "{% for i in (1..900) %}{{ i | times: 3 | plus: 4 }}{% endfor %}"
-    answer: Answer = await sandbox.run("app", Render(None, body, is_html=False, context={}))
+    answer: JobResult = await sandbox.run("app", Render(None, body, is_html=False, context={}))
     assert 0.0005 < answer.cpu_s < JOB_CPU_S
     assert sandbox.cpu_s["Render"] == answer.cpu_s
 

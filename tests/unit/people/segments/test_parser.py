@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clarion.people.model import UserStatus
-from clarion.people.segments.errors import FilterError
 from clarion.people.segments.evaluation import is_member
 from clarion.people.segments.filters import (
     EVERYONE,
@@ -23,6 +22,7 @@ from clarion.people.segments.filters import (
 )
 from clarion.people.segments.normal_form import normalise
 from clarion.people.segments.parser import parse
+from clarion.people.segments.tokens import FilterError
 from tests.factories import DAY, NOW, make_user
 from tests.filters import filters, users, write
 from tests.stopwatch import count_units

@@ -12,7 +12,7 @@ from clarion.access.model import AppCaller, Caller, Scope, UserCaller
 from clarion.access.vault import Vault
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Category
-from clarion.catalog.sql import SqlCategories, SqlTemplates, SqlTypes
+from clarion.catalog.sql import Categories, Templates, Types
 from clarion.errors import InternalError
 from clarion.http.idempotency import Idempotency
 from clarion.http.router import answer_error
@@ -78,9 +78,9 @@ class Api:
             "clock": clock,
             "vault": vault,
             "catalog": Catalog(
-                SqlTypes(engine),
-                SqlCategories(engine),
-                SqlTemplates(engine),
+                Types(engine),
+                Categories(engine),
+                Templates(engine),
                 clock,
                 DirectSandbox(),
             ),

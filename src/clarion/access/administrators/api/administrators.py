@@ -28,14 +28,14 @@ from clarion.access.model import Role
 from clarion.access.sql import Apps
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
-from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
-from clarion.fields import documented, is_plain
+from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound, existing
+from clarion.fields import check_value, documented, is_plain
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import Items, check_limit, check_value
+from clarion.http.shapes import Items, check_limit, collect, given_checks
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 from clarion.telemetry.logs import get_logger
@@ -151,7 +151,7 @@ class AdministratorsController(Controller):
     ) -> AdministratorView:
         """Return an administrator."""
         admin_of(request, Role.ADMIN)
-        return _view(_found(await admins.accounts.get(administrator_id)))
+        return _view(existing(await admins.accounts.get(administrator_id), _UNKNOWN))
 
     @post(summary="Create an administrator", status_code=201)
     async def create(  # noqa: PLR0913, PLR0917 - each is injected, or part of the request
@@ -183,12 +183,10 @@ class AdministratorsController(Controller):
             setup_url=invitation.url,
             setup_expires_at=to_rfc3339(invitation.link.expires_at),
         )
-        once = await idempotency.once(request, idempotency_key, answer)
-        audit_log.describe(administrator_id=account.id, **_describe_roles(account))
-        replay = await admins.accounts.create(account, invitation.link, once)
-        if replay is not None:
-            return idempotency.answer_again(replay, once, InvitedAdministrator, 201)
-        return Response(answer, status_code=201)
+        roles = _describe_changes({"role": account.role, "app_roles": account.app_roles})
+        audit_log.describe(administrator_id=account.id, **roles)
+        add = partial(admins.accounts.create, account, invitation.link)
+        return await idempotency.create(request, idempotency_key, answer, add)
 
     @patch("/{administrator_id:str}", summary="Update an administrator", errors=(Conflict,))
     async def update(
@@ -210,8 +208,8 @@ class AdministratorsController(Controller):
             await _check_apps(data.app_roles, apps)
         changes = _read_changes(data, clock.now())
         audit_log.describe(**_describe_changes(changes))
-        edit = partial(_edit, changes)
-        account = _found(await admins.accounts.edit(administrator_id, edit))
+        edited = await admins.accounts.edit(administrator_id, lambda old: replace(old, **changes))
+        account = existing(edited, _UNKNOWN)
         _log("administrator_changed", caller.administrator_id, administrator_id)
         return _view(account)
 
@@ -250,11 +248,10 @@ class AdministratorsController(Controller):
         The second factor stays, unless `totp` is true. Failed sign-ins are forgotten.
         """
         caller = operator(request, clock)
-        account = _found(await admins.accounts.get(administrator_id))
+        account = existing(await admins.accounts.get(administrator_id), _UNKNOWN)
         audit_log.describe(totp=str(data.totp).lower())
-        invitation = await invitations.reset(account.id, clears_totp=data.totp)
-        if invitation is None:
-            raise NotFound(_UNKNOWN)
+        reset = await invitations.reset(account.id, clears_totp=data.totp)
+        invitation = existing(reset, _UNKNOWN)
         await admins.attempts.forget(f"account:{hash_name(account.username)}")
         _log("administrator_reset", caller.administrator_id, administrator_id)
         return SetupUrl(
@@ -264,20 +261,13 @@ class AdministratorsController(Controller):
 
 
 def _read_changes(data: AdministratorChanges, now: int) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    if data.role is not UNSET:
-        changes["role"] = data.role
-    if data.app_roles is not UNSET:
-        changes["app_roles"] = data.app_roles
-    if data.networks is not UNSET:
-        changes["networks"] = check_value("networks", check_networks, data.networks)
-    if data.is_active is not UNSET:
-        changes["disabled_at"] = None if data.is_active else now
+    checks = given_checks(
+        data, lambda name, value: check_networks(value) if name == "networks" else value
+    )
+    changes = collect(checks)
+    if "is_active" in changes:
+        changes["disabled_at"] = None if changes.pop("is_active") else now
     return changes
-
-
-def _describe_roles(account: Administrator) -> dict[str, str]:
-    return _describe_changes({"role": account.role, "app_roles": account.app_roles})
 
 
 def _describe_changes(changes: dict[str, Any]) -> dict[str, str]:
@@ -289,10 +279,6 @@ def _describe_changes(changes: dict[str, Any]) -> dict[str, str]:
         roles = sorted(changes["app_roles"].items())
         described["app_roles"] = " ".join(f"{app_id}:{role}" for app_id, role in roles)
     return described
-
-
-def _edit(changes: dict[str, Any], account: Administrator) -> Administrator:
-    return replace(account, **changes)
 
 
 async def _check_apps(app_roles: dict[str, Role], apps: Apps) -> None:
@@ -309,12 +295,6 @@ async def _check_apps(app_roles: dict[str, Role], apps: Apps) -> None:
     ]
     if faults:
         raise InvalidFields(*faults)
-
-
-def _found(account: Administrator | None) -> Administrator:
-    if account is None:
-        raise NotFound(_UNKNOWN)
-    return account
 
 
 def _view(account: Administrator) -> AdministratorView:

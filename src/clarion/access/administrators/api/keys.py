@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -10,12 +11,11 @@ from litestar import Controller, Response, delete, get, post
 from clarion.access.administrators.api.callers import confirmed, signed_in
 from clarion.access.administrators.api.sessions import TAGS
 from clarion.access.administrators.keys import issue_admin_key
-from clarion.access.administrators.model import AdminKey
 from clarion.access.administrators.sql.stores import AdminStores
 from clarion.access.model import AdminCaller, Role
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.errors import FieldFault, InvalidFields, existing
 from clarion.fields import Label, Moment
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest
@@ -109,12 +109,9 @@ class AdminKeysController(Controller):
             expires_at=to_milliseconds(data.expires_at, "expires_at"),
         )
         answer = CreatedAdminKey.of(issued.key, api_key=issued.secret.text)
-        once = await idempotency.once(request, idempotency_key, answer)
         audit_log.describe(key_id=issued.key.id, role=data.role)
-        replay = await admins.keys.create(issued.key, once)
-        if replay is not None:
-            return idempotency.answer_again(replay, once, CreatedAdminKey, 201)
-        return Response(answer, status_code=201)
+        add = partial(admins.keys.create, issued.key)
+        return await idempotency.create(request, idempotency_key, answer, add)
 
     @delete("/{key_id:str}", summary="Revoke an admin API key", status_code=200)
     async def revoke_key(
@@ -126,12 +123,8 @@ class AdminKeysController(Controller):
     ) -> AdminKeyView:
         """Revoke a key at once; it stays in the list. Idempotent."""
         caller = signed_in(request)
-        key: AdminKey | None = await admins.keys.revoke(
-            caller.administrator_id, key_id, clock.now()
-        )
-        if key is None:
-            raise NotFound("There is no admin API key with this id.")
-        return AdminKeyView.of(key)
+        key = await admins.keys.revoke(caller.administrator_id, key_id, clock.now())
+        return AdminKeyView.of(existing(key, "There is no admin API key with this id."))
 
 
 def _check_role(caller: AdminCaller, role: Role) -> None:

@@ -29,7 +29,7 @@ from clarion.http.visitors import (
 )
 
 TAGS = ("Administrators",)
-# Whoever is about to sign in has none.
+# Before a sign-in there is no credential.
 NO_CREDENTIAL: list[SecurityRequirement] = [{}]
 # What is sent as a name, password or code is not longer than this.
 _Text = Annotated[str, msgspec.Meta(max_length=MOST)]

@@ -12,19 +12,17 @@ from clarion.access.administrators.model import (
     SetupLink,
 )
 from clarion.access.administrators.sql.keys import DELETE_KEYS, REVOKE_KEYS
-from clarion.access.administrators.sql.second_factors import DELETE_CODES, DELETE_TOTP
-from clarion.access.administrators.sql.sessions import DELETE_DEVICES, DELETE_SESSIONS
+from clarion.access.administrators.sql.second_factors import delete_factors
+from clarion.access.administrators.sql.sessions import end_sign_ins
 from clarion.access.model import Role
+from clarion.access.tables import ADMIN_LINKS, ADMINISTRATORS
 from clarion.errors import Conflict, Overloaded
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.store.engine import Engine, explain_conflict
-from clarion.store.records import Record
 from clarion.store.statement import Step, Unit, statement
 
-ADMINISTRATORS = Record(Administrator)
-LINKS = Record(SetupLink)
 _COLUMNS = f"{ADMINISTRATORS.columns}, version"
 _TRIES = 10
 _TAKEN = "An administrator with this username already exists."
@@ -34,7 +32,7 @@ _IS_SAFE = """(administrators.role IS NULL OR administrators.role <> 'admin'
   OR EXISTS (SELECT 1 FROM administrators AS other WHERE other.id <> administrators.id
     AND other.role = 'admin' AND other.disabled_at IS NULL AND other.password_hash IS NOT NULL))"""
 
-# The second administrator is not the first, on whatever node both are added.
+# A guard, which also counts those that other nodes have added.
 INSERT = statement(
     "insert_administrator",
     f"""INSERT INTO administrators ({_COLUMNS})
@@ -53,7 +51,7 @@ LIST = statement(
     f"""SELECT {ADMINISTRATORS.columns} FROM administrators WHERE id > :after
     ORDER BY id LIMIT :limit""",
 )
-# Whoever takes an operator away waits for others who do: two must not take away each other.
+# Changes that remove an operator wait for each other: two operators must not remove each other.
 LOCK_OPERATORS = statement(
     "lock_operators", "UPDATE administrators SET version = version WHERE role = 'admin'"
 )
@@ -84,21 +82,21 @@ REHASH_PASSWORD = statement(
 )
 PUT_LINK = statement(
     "put_admin_link",
-    f"""INSERT INTO admin_links ({LINKS.columns}) VALUES ({LINKS.parameters})
-    ON CONFLICT (id) DO UPDATE SET {LINKS.assign_others("id")}""",
+    f"""{ADMIN_LINKS.insert}
+    ON CONFLICT (id) DO UPDATE SET {ADMIN_LINKS.assign_others("id")}""",
 )
 PUT_FIRST_LINK = statement(
     "put_first_admin_link",
-    f"""INSERT INTO admin_links ({LINKS.columns}) SELECT {LINKS.parameters}
+    f"""INSERT INTO admin_links ({ADMIN_LINKS.columns}) SELECT {ADMIN_LINKS.parameters}
     WHERE NOT EXISTS (SELECT 1 FROM administrators)
-    ON CONFLICT (id) DO UPDATE SET {LINKS.assign_others("id")} RETURNING id""",
+    ON CONFLICT (id) DO UPDATE SET {ADMIN_LINKS.assign_others("id")} RETURNING id""",
 )
 SELECT_LINK = statement(
-    "select_admin_link", f"SELECT {LINKS.columns} FROM admin_links WHERE id = :id"
+    "select_admin_link", f"SELECT {ADMIN_LINKS.columns} FROM admin_links WHERE id = :id"
 )
 FIND_LINK = statement(
     "find_admin_link",
-    f"""SELECT {LINKS.columns} FROM admin_links
+    f"""SELECT {ADMIN_LINKS.columns} FROM admin_links
     WHERE token_hash = :token_hash AND expires_at > :now""",
 )
 USE_FIRST_LINK = statement(
@@ -112,13 +110,6 @@ USE_LINK = statement(
     RETURNING id""",
 )
 DELETE_LINK = statement("delete_admin_link", "DELETE FROM admin_links WHERE id = :id")
-
-
-def _end_sign_ins(administrator_id: str) -> tuple[Step, ...]:
-    return (
-        DELETE_SESSIONS.step(administrator_id=administrator_id, kept=""),
-        DELETE_DEVICES.step(administrator_id=administrator_id),
-    )
 
 
 class Administrators:
@@ -135,7 +126,7 @@ class Administrators:
         With `once`, a repeated request gets the first response, as in `Keys.create`. `Conflict` if
         the username exists, or there are 1,000 administrators.
         """
-        steps = (_insert(administrator), PUT_LINK.step(**LINKS.values(link)))
+        steps = (_insert(administrator), PUT_LINK.step(**ADMIN_LINKS.values(link)))
         with explain_conflict(_TAKEN):
             done = await idempotency.write_once(self._engine, administrator.id, once, *steps)
         if done is None:
@@ -148,19 +139,17 @@ class Administrators:
 
     async def get(self, administrator_id: str) -> Administrator | None:
         """Return the administrator, or None."""
-        rows = await self._engine.fetch(SELECT, id=administrator_id)
-        return ADMINISTRATORS.read(rows[0]) if rows else None
+        return ADMINISTRATORS.first(await self._engine.fetch(SELECT, id=administrator_id))
 
     async def find(self, username: str) -> Administrator | None:
         """Return the administrator with this username, or with it in lower case; or None."""
         rows = await self._engine.fetch(FIND, username=username, lower=username.lower())
-        return ADMINISTRATORS.read(rows[0]) if rows else None
+        return ADMINISTRATORS.first(rows)
 
     async def list(self, *, after: str | None, limit: int) -> Page[Administrator]:
         """Return administrators in the order of their ids, starting after the id `after`."""
         rows = await self._engine.fetch(LIST, after=after or "", limit=limit + 1)
-        items = tuple(map(ADMINISTRATORS.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        return cut_page([*map(ADMINISTRATORS.read, rows)], limit, lambda each: each.id)
 
     async def edit(
         self, administrator_id: str, edit: Callable[[Administrator], Administrator]
@@ -189,7 +178,7 @@ class Administrators:
         changed = {name: values[name] for name in ("role", "app_roles", "networks", "disabled_at")}
         is_operator = after.role is Role.ADMIN and after.is_active
         guard = REPLACE.guard(id=after.id, version=version, is_operator=int(is_operator), **changed)
-        steps = [LOCK_OPERATORS.step(), guard, *_end_sign_ins(after.id)]
+        steps = [LOCK_OPERATORS.step(), guard, *end_sign_ins(after.id)]
         if after.disabled_at is not None:
             steps.append(REVOKE_KEYS.step(administrator_id=after.id, now=after.disabled_at))
         return await self._engine.write(Unit(after.id, tuple(steps))) is not None
@@ -202,10 +191,9 @@ class Administrators:
         steps = (
             LOCK_OPERATORS.step(),
             DELETE.guard(id=administrator_id),
-            *_end_sign_ins(administrator_id),
+            *end_sign_ins(administrator_id),
             DELETE_KEYS.step(administrator_id=administrator_id),
-            DELETE_TOTP.step(administrator_id=administrator_id),
-            DELETE_CODES.step(administrator_id=administrator_id),
+            *delete_factors(administrator_id),
             DELETE_LINK.step(id=administrator_id),
         )
         if await self._engine.write(Unit(administrator_id, steps)):
@@ -223,8 +211,7 @@ class Administrators:
         """
         steps = (
             SET_PASSWORD.guard(id=administrator_id, password_hash=password_hash, now=now),
-            DELETE_SESSIONS.step(administrator_id=administrator_id, kept=keep_session or ""),
-            DELETE_DEVICES.step(administrator_id=administrator_id),
+            *end_sign_ins(administrator_id, kept=keep_session or ""),
         )
         return await self._engine.write(Unit(administrator_id, steps)) is not None
 
@@ -245,7 +232,7 @@ class SetupLinks:
 
         Return False if there is an administrator: then nothing is stored.
         """
-        guard = PUT_FIRST_LINK.guard(**LINKS.values(replace(link, id=FIRST)))
+        guard = PUT_FIRST_LINK.guard(**ADMIN_LINKS.values(replace(link, id=FIRST)))
         return await self._engine.write(Unit(FIRST, (guard,))) is not None
 
     async def is_first_stored(self) -> bool:
@@ -253,30 +240,29 @@ class SetupLinks:
         return bool(await self._engine.fetch(SELECT_LINK, id=FIRST))
 
     async def reset(self, link: SetupLink, now: int, *, clears_totp: bool) -> bool:
-        """Store a link for an administrator, instead of an earlier one, and take all else away.
+        """Store a link for an administrator, which replaces an earlier one, and reset the account.
 
         In one commit the password is removed, all sessions and trusted devices end and keys are
-        revoked; if wanted, the second factor is removed, too. Return whether the administrator
-        exists.
+        revoked; with `clears_totp` the second factor is removed, too. Return whether the
+        administrator exists.
         """
         steps = [
             CLEAR_PASSWORD.guard(id=link.id),
-            PUT_LINK.step(**LINKS.values(link)),
-            *_end_sign_ins(link.id),
+            PUT_LINK.step(**ADMIN_LINKS.values(link)),
+            *end_sign_ins(link.id),
             REVOKE_KEYS.step(administrator_id=link.id, now=now),
         ]
         if clears_totp:
-            steps.append(DELETE_TOTP.step(administrator_id=link.id))
-            steps.append(DELETE_CODES.step(administrator_id=link.id))
+            steps += delete_factors(link.id)
         return await self._engine.write(Unit(link.id, tuple(steps))) is not None
 
     async def find(self, token_hash: bytes, now: int) -> SetupLink | None:
         """Return the link if it can be used, or None."""
         rows = await self._engine.fetch(FIND_LINK, token_hash=token_hash, now=now)
-        return LINKS.read(rows[0]) if rows else None
+        return ADMIN_LINKS.first(rows)
 
     async def use_first(self, token_hash: bytes, administrator: Administrator, now: int) -> bool:
-        """Use the link for the first administrator and add it; once, on whatever node.
+        """Use the link for the first administrator and add it; once, on any node.
 
         Return False if the link cannot be used, or there is an administrator already.
         """
@@ -285,11 +271,11 @@ class SetupLinks:
             return await self._engine.write(Unit(FIRST, steps)) is not None
 
     async def use(self, link: SetupLink, password_hash: str, now: int) -> bool:
-        """Use a link and store the password; once, on whatever node."""
+        """Use a link and store the password; once, on any node."""
         steps = (
             USE_LINK.guard(id=link.id, token_hash=link.token_hash, now=now),
             SET_PASSWORD.guard(id=link.id, password_hash=password_hash, now=now),
-            *_end_sign_ins(link.id),
+            *end_sign_ins(link.id),
         )
         return await self._engine.write(Unit(link.id, steps)) is not None
 

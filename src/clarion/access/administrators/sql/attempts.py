@@ -57,7 +57,7 @@ class Counter(NamedTuple):
     threshold: int
 
 
-class Attempts:
+class SignInAttempts:
     """Failed attempts to sign in. They are counted in the store: nothing resets them."""
 
     def __init__(self, engine: Engine) -> None:

@@ -7,23 +7,20 @@ from dataclasses import replace
 
 from clarion.access.administrators.model import RecoveryCode, TotpSecret, TotpState
 from clarion.access.administrators.sql.sessions import DELETE_DEVICES
+from clarion.access.tables import RECOVERY_CODES, TOTP_SECRETS
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Step, Unit, statement
-
-SECRETS = Record(TotpSecret)
-CODES = Record(RecoveryCode)
 
 SELECT = statement(
     "select_totp_secret",
-    f"""SELECT {SECRETS.columns} FROM totp_secrets
+    f"""SELECT {TOTP_SECRETS.columns} FROM totp_secrets
     WHERE administrator_id = :administrator_id AND state = :state""",
 )
 PUT = statement(
     "put_totp_secret",
-    f"""INSERT INTO totp_secrets ({SECRETS.columns}) VALUES ({SECRETS.parameters})
+    f"""{TOTP_SECRETS.insert}
     ON CONFLICT (administrator_id, state) DO UPDATE SET
-    {SECRETS.assign_others("administrator_id", "state")}""",
+    {TOTP_SECRETS.assign_others("administrator_id", "state")}""",
 )
 USE_STEP = statement(
     "use_totp_step",
@@ -40,14 +37,11 @@ DELETE_TOTP = statement(
     "delete_totp_secrets",
     "DELETE FROM totp_secrets WHERE administrator_id = :administrator_id",
 )
-INSERT_CODE = statement(
-    "insert_recovery_code",
-    f"INSERT INTO recovery_codes ({CODES.columns}) VALUES ({CODES.parameters})",
-)
+INSERT_CODE = statement("insert_recovery_code", RECOVERY_CODES.insert)
 LIST_CODES = statement(
     "list_recovery_codes",
-    f"""SELECT {CODES.columns} FROM recovery_codes WHERE administrator_id = :administrator_id
-    LIMIT 100""",
+    f"""SELECT {RECOVERY_CODES.columns} FROM recovery_codes
+    WHERE administrator_id = :administrator_id LIMIT 100""",
 )
 USE_CODE = statement(
     "use_recovery_code",
@@ -79,17 +73,17 @@ class SecondFactors:
         rows = await self._engine.fetch(
             SELECT, administrator_id=administrator_id, state=state.value
         )
-        return SECRETS.read(rows[0]) if rows else None
+        return TOTP_SECRETS.first(rows)
 
     async def put_new_totp(self, secret: TotpSecret) -> None:
         """Store a new secret, instead of another that has not been confirmed."""
-        step = PUT.step(**SECRETS.values(replace(secret, state=TotpState.NEW)))
+        step = PUT.step(**TOTP_SECRETS.values(replace(secret, state=TotpState.NEW)))
         await self._engine.write(Unit(secret.administrator_id, (step,)))
 
     async def use_step(self, administrator_id: str, step: int) -> bool:
         """Record that the code of a time step was given.
 
-        Return False if that step or a later one was used before, on whatever node.
+        Return False if that step or a later one was used before, on any node.
         """
         guard = USE_STEP.guard(administrator_id=administrator_id, step=step)
         return await self._engine.write(Unit(administrator_id, (guard,))) is not None
@@ -105,7 +99,7 @@ class SecondFactors:
         current = replace(secret, state=TotpState.CURRENT, last_step=step)
         steps = (
             TAKE_NEW.guard(administrator_id=who, created_at=secret.created_at),
-            PUT.step(**SECRETS.values(current)),
+            PUT.step(**TOTP_SECRETS.values(current)),
             *_replace_codes(who, codes),
             DELETE_DEVICES.step(administrator_id=who),
         )
@@ -114,8 +108,7 @@ class SecondFactors:
     async def delete_totp(self, administrator_id: str) -> None:
         """Delete the secrets, recovery codes and trusted devices."""
         steps = (
-            DELETE_TOTP.step(administrator_id=administrator_id),
-            DELETE_CODES.step(administrator_id=administrator_id),
+            *delete_factors(administrator_id),
             DELETE_DEVICES.step(administrator_id=administrator_id),
         )
         await self._engine.write(Unit(administrator_id, steps))
@@ -128,16 +121,24 @@ class SecondFactors:
     async def list_codes(self, administrator_id: str) -> tuple[RecoveryCode, ...]:
         """Return the recovery codes that are left."""
         rows = await self._engine.fetch(LIST_CODES, administrator_id=administrator_id)
-        return tuple(map(CODES.read, rows))
+        return tuple(map(RECOVERY_CODES.read, rows))
 
     async def use_code(self, code: RecoveryCode) -> bool:
-        """Delete a recovery code; return False if it was used before, on whatever node."""
+        """Delete a recovery code; return False if it was used before, on any node."""
         guard = USE_CODE.guard(administrator_id=code.administrator_id, code_hash=code.code_hash)
         return await self._engine.write(Unit(code.administrator_id, (guard,))) is not None
+
+
+def delete_factors(administrator_id: str) -> tuple[Step, Step]:
+    """Return the steps that delete the secrets and recovery codes."""
+    return (
+        DELETE_TOTP.step(administrator_id=administrator_id),
+        DELETE_CODES.step(administrator_id=administrator_id),
+    )
 
 
 def _replace_codes(administrator_id: str, codes: Sequence[RecoveryCode]) -> tuple[Step, ...]:
     return (
         DELETE_CODES.step(administrator_id=administrator_id),
-        INSERT_CODE.many([CODES.bind(code) for code in codes]),
+        INSERT_CODE.many([RECOVERY_CODES.bind(code) for code in codes]),
     )

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from clarion.access.administrators.model import SESSIONS_LIMIT, AdminSession, TrustedDevice
+from clarion.access.tables import ADMIN_SESSIONS, TRUSTED_DEVICES
 from clarion.store.engine import Engine
-from clarion.store.records import Record
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Step, Unit, statement
 
-SESSIONS = Record(AdminSession)
-DEVICES = Record(TrustedDevice)
 DEVICES_LIMIT = 20
 
-INSERT = statement(
-    "insert_admin_session",
-    f"INSERT INTO admin_sessions ({SESSIONS.columns}) VALUES ({SESSIONS.parameters})",
-)
-# Those without a second factor end none that have one: whoever knows the password alone can start
-# as many as they like.
+INSERT = statement("insert_admin_session", ADMIN_SESSIONS.insert)
+# Sessions without a second factor do not end those with one: with the password alone, anyone can
+# start any number of them.
 DELETE_OLDEST = statement(
     "delete_oldest_admin_sessions",
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id IN (
@@ -26,12 +21,12 @@ DELETE_OLDEST = statement(
 )
 FIND = statement(
     "find_admin_session",
-    f"SELECT {SESSIONS.columns} FROM admin_sessions WHERE secret_hash = :secret_hash",
+    f"SELECT {ADMIN_SESSIONS.columns} FROM admin_sessions WHERE secret_hash = :secret_hash",
 )
 LIST = statement(
     "list_admin_sessions",
-    f"""SELECT {SESSIONS.columns} FROM admin_sessions WHERE administrator_id = :administrator_id
-    ORDER BY id DESC LIMIT 1000""",
+    f"""SELECT {ADMIN_SESSIONS.columns} FROM admin_sessions
+    WHERE administrator_id = :administrator_id ORDER BY id DESC LIMIT 1000""",
 )
 TOUCH = statement(
     "touch_admin_session", "UPDATE admin_sessions SET last_seen_at = :now WHERE id = :id"
@@ -52,10 +47,7 @@ DELETE_SESSIONS = statement(
     """DELETE FROM admin_sessions WHERE administrator_id = :administrator_id AND id <> :kept
     RETURNING id""",
 )
-INSERT_DEVICE = statement(
-    "insert_trusted_device",
-    f"INSERT INTO trusted_devices ({DEVICES.columns}) VALUES ({DEVICES.parameters})",
-)
+INSERT_DEVICE = statement("insert_trusted_device", TRUSTED_DEVICES.insert)
 DELETE_OLDEST_DEVICES = statement(
     "delete_oldest_trusted_devices",
     """DELETE FROM trusted_devices WHERE administrator_id = :administrator_id AND token_hash IN (
@@ -64,7 +56,7 @@ DELETE_OLDEST_DEVICES = statement(
 )
 FIND_DEVICE = statement(
     "find_trusted_device",
-    f"""SELECT {DEVICES.columns} FROM trusted_devices
+    f"""SELECT {TRUSTED_DEVICES.columns} FROM trusted_devices
     WHERE token_hash = :token_hash AND expires_at > :now""",
 )
 DELETE_DEVICES = statement(
@@ -87,7 +79,7 @@ class AdminSessions:
         who = session.administrator_id
         steps = (
             REPLACE.step(secret_hash=instead_of or b""),
-            INSERT.step(**SESSIONS.values(session)),
+            INSERT.step(**ADMIN_SESSIONS.values(session)),
             DELETE_OLDEST.step(
                 administrator_id=who, keep=SESSIONS_LIMIT, has_mfa=int(session.mfa_at is not None)
             ),
@@ -96,13 +88,12 @@ class AdminSessions:
 
     async def find(self, secret_hash: bytes) -> AdminSession | None:
         """Return the session with this secret, expired or not, or None."""
-        rows = await self._engine.fetch(FIND, secret_hash=secret_hash)
-        return SESSIONS.read(rows[0]) if rows else None
+        return ADMIN_SESSIONS.first(await self._engine.fetch(FIND, secret_hash=secret_hash))
 
     async def list(self, administrator_id: str) -> tuple[AdminSession, ...]:
         """Return the sessions of an administrator, newest first."""
         rows = await self._engine.fetch(LIST, administrator_id=administrator_id)
-        return tuple(map(SESSIONS.read, rows))
+        return tuple(map(ADMIN_SESSIONS.read, rows))
 
     async def touch(self, session_id: str, now: int) -> None:
         """Record when a session was last used."""
@@ -119,18 +110,14 @@ class AdminSessions:
 
     async def end_all(self, administrator_id: str) -> int:
         """End all sessions and trusted devices; return how many sessions there were."""
-        steps = (
-            DELETE_SESSIONS.step(administrator_id=administrator_id, kept=""),
-            DELETE_DEVICES.step(administrator_id=administrator_id),
-        )
-        done = await self._engine.write(Unit(administrator_id, steps))
+        done = await self._engine.write(Unit(administrator_id, end_sign_ins(administrator_id)))
         return len(done[0]) if done else 0
 
     async def trust(self, device: TrustedDevice) -> None:
         """Store a trusted device."""
         who = device.administrator_id
         steps = (
-            INSERT_DEVICE.step(**DEVICES.values(device)),
+            INSERT_DEVICE.step(**TRUSTED_DEVICES.values(device)),
             DELETE_OLDEST_DEVICES.step(administrator_id=who, keep=DEVICES_LIMIT),
         )
         await self._engine.write(Unit(who, steps))
@@ -138,4 +125,12 @@ class AdminSessions:
     async def find_device(self, token_hash: bytes, now: int) -> TrustedDevice | None:
         """Return the trusted device with this token, or None; also if it has expired."""
         rows = await self._engine.fetch(FIND_DEVICE, token_hash=token_hash, now=now)
-        return DEVICES.read(rows[0]) if rows else None
+        return TRUSTED_DEVICES.first(rows)
+
+
+def end_sign_ins(administrator_id: str, *, kept: str = "") -> tuple[Step, Step]:
+    """Return the steps that end all sessions but one, and all trusted devices."""
+    return (
+        DELETE_SESSIONS.step(administrator_id=administrator_id, kept=kept),
+        DELETE_DEVICES.step(administrator_id=administrator_id),
+    )

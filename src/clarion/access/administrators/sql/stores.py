@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from clarion.access.administrators.sql.administrators import Administrators, SetupLinks
-from clarion.access.administrators.sql.attempts import Attempts
+from clarion.access.administrators.sql.attempts import SignInAttempts
 from clarion.access.administrators.sql.keys import AdminKeys
 from clarion.access.administrators.sql.second_factors import SecondFactors
 from clarion.access.administrators.sql.sessions import AdminSessions
@@ -20,7 +20,7 @@ class AdminStores(NamedTuple):
     sessions: AdminSessions
     factors: SecondFactors
     keys: AdminKeys
-    attempts: Attempts
+    attempts: SignInAttempts
 
 
 def make_admin_stores(engine: Engine) -> AdminStores:
@@ -30,5 +30,5 @@ def make_admin_stores(engine: Engine) -> AdminStores:
         sessions=AdminSessions(engine),
         factors=SecondFactors(engine),
         keys=AdminKeys(engine),
-        attempts=Attempts(engine),
+        attempts=SignInAttempts(engine),
     )

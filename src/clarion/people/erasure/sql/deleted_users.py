@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clarion.errors import Conflict, EmailTaken
 from clarion.people.model import User
-from clarion.people.sql import USERS
+from clarion.people.tables import USERS
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 

@@ -15,7 +15,7 @@ def choose_devices(
 ) -> Iterator[OwnedDevice | None]:
     """Yield the devices by which the rows of a table are found; None: they are found by the user.
 
-    What a device has now belongs to whoever has the device now.
+    What a device has now belongs to its current user.
     """
     if table.owner not in OF_DEVICES:
         yield None

@@ -11,8 +11,7 @@ import msgspec
 
 from clarion.access.port import Vault
 from clarion.clock import Clock
-from clarion.pages import Page
-from clarion.people.erasure.hashes import UserHashes
+from clarion.pages import Page, cut_page
 from clarion.people.erasure.model import (
     Erasure,
     ErasureCause,
@@ -20,8 +19,7 @@ from clarion.people.erasure.model import (
     Subject,
     subject_context,
 )
-from clarion.people.erasure.sql.exports import Traces
-from clarion.people.erasure.sql.hash_keys import HashKeys
+from clarion.people.erasure.sql.exports import is_named
 from clarion.people.erasure.sql.passes import (
     SET_SUBJECT,
     ErasurePass,
@@ -29,20 +27,18 @@ from clarion.people.erasure.sql.passes import (
     encode_counts,
     extend_subject,
 )
+from clarion.people.erasure.sql.user_hashes import UserHashes
+from clarion.people.tables import ERASURES
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
-from clarion.store.records import Record
 from clarion.store.statement import Row, Statement, Step, Unit, statement
 from clarion.store.table import Table
 
-ERASURES = Record(Erasure)
 _SELECT = f"SELECT {ERASURES.columns} FROM erasures"
 _OPEN = "status IN ('running', 'settling')"
 _OF_ERASURE = "app_id = :app_id AND id = :id"
 
-ADD = statement(
-    "add_erasure", f"INSERT INTO erasures ({ERASURES.columns}) VALUES ({ERASURES.parameters})"
-)
+ADD = statement("add_erasure", ERASURES.insert)
 DELETE_USER = statement(
     "erase_user", "DELETE FROM users WHERE app_id = :app_id AND id = :user_id RETURNING id"
 )
@@ -110,8 +106,7 @@ class Erasures:
         self._vault = vault
         self._clock = clock
         self._tables = tables
-        self._traces = Traces(engine, tables)
-        self._hashes = UserHashes(HashKeys(engine, vault))
+        self._hashes = UserHashes(engine, vault)
 
     async def begin(
         self, app_id: str, user_id: str, cause: ErasureCause, *, now: int, until: int
@@ -126,7 +121,7 @@ class Erasures:
         last = await self._find(FIND, app_id=app_id, user_hash=user_hash)
         if last is not None and last.status is ErasureStatus.RUNNING:
             return last
-        if not await self._traces.exist(app_id, user_id):
+        if not await is_named(self._engine, self._tables, app_id, user_id):
             return last
         erasure_id = self._clock.new_id()
         erasure = Erasure(
@@ -174,7 +169,7 @@ class Erasures:
         return replace(erasure, counts=dict(sorted(one.counts.items())))
 
     async def settle(self, erasure: Erasure, *, now: int, due_at: int) -> Erasure:
-        """Record that everything is removed; what comes late is looked for at `due_at`."""
+        """Record that everything is removed; the second pass runs at `due_at`."""
         step = SETTLE.step(
             app_id=erasure.app_id,
             id=erasure.id,
@@ -245,12 +240,10 @@ class Erasures:
         rows = await self._engine.fetch(
             LIST, app_id=app_id, before=after or _NEWEST, limit=limit + 1
         )
-        items = tuple(map(ERASURES.read, rows[:limit]))
-        return Page(items, items[-1].id if len(rows) > limit else None)
+        return cut_page([*map(ERASURES.read, rows)], limit, lambda each: each.id)
 
     async def _find(self, query: Statement, **values: str | bytes) -> Erasure | None:
-        rows = await self._engine.fetch(query, **values)
-        return ERASURES.read(rows[0]) if rows else None
+        return ERASURES.first(await self._engine.fetch(query, **values))
 
     async def _write(self, erasure: Erasure, *steps: Step) -> Rows | None:
         return await self._engine.write(Unit(erasure.id, steps, erasure.app_id))

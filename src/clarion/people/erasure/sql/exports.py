@@ -23,27 +23,20 @@ _BY_ID = frozenset({Owner.ID, Owner.USER, Owner.PREFIX})
 _encode = msgspec.json.Encoder().encode
 
 
-class Traces:
-    """Finds out whether anything is stored about a user."""
+async def is_named(engine: Engine, tables: Sequence[Table[Any]], app_id: str, user_id: str) -> bool:
+    """Return whether there is a record of a user, or anything else that names the id.
 
-    def __init__(self, engine: Engine, tables: Sequence[Table[Any]]) -> None:
-        self._engine = engine
-        # Users first, jobs last: these have no index that begins with the user.
-        by_id = [each for each in reversed(tables) if each.owner in _BY_ID]
-        self._tables = sorted(by_id, key=lambda each: each.owner is not Owner.ID)
-
-    async def exist(self, app_id: str, user_id: str) -> bool:
-        """Return whether there is a record, or anything else that names the id.
-
-        An app may use an id that it never creates, as that of an actor. For an id that nobody has,
-        all events of the app are read, in the turns of that app.
-        """
-        fetch, values = self._engine.fetch_slowly, values_of(app_id, user_id)
-        for table in self._tables:
-            find = user_rows.find(table)
-            if await fetch(find, **{name: values[name] for name in find.names}):
-                return True
-        return await naming.exists(fetch, app_id, user_id)
+    An app may use an id that it never creates, as that of an actor. For an id that nobody has, all
+    events of the app are read, in the turns of that app.
+    """
+    fetch, values = engine.fetch_slowly, values_of(app_id, user_id)
+    # Users first, jobs last: these have no index that begins with the user.
+    by_id = [each for each in reversed(tables) if each.owner in _BY_ID]
+    for table in sorted(by_id, key=lambda each: each.owner is not Owner.ID):
+        find = user_rows.find(table)
+        if await fetch(find, **{name: values[name] for name in find.names}):
+            return True
+    return await naming.exists(fetch, app_id, user_id)
 
 
 class Exports:
@@ -52,11 +45,10 @@ class Exports:
     def __init__(self, engine: Engine, tables: Sequence[Table[Any]]) -> None:
         self._engine = engine
         self._tables = tables
-        self._traces = Traces(engine, tables)
 
     async def exists(self, app_id: str, user_id: str) -> bool:
         """Return whether anything is stored about a user, deleted or not."""
-        return await self._traces.exist(app_id, user_id)
+        return await is_named(self._engine, self._tables, app_id, user_id)
 
     async def read(self, app_id: str, user_id: str) -> AsyncIterator[tuple[str, bytes | None]]:
         """Yield everything, a part at a time: the name of a section, and an object as JSON.

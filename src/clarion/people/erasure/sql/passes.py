@@ -31,7 +31,7 @@ LONGEST_PAUSE_S = 0.05
 LEASE_MS = 60_000
 
 # The guard of every chunk: a settling erasure ends when the user is created again. It also says
-# how far the erasure is, and that somebody works on it.
+# how far the erasure is, and that a node works on it.
 PROGRESS = statement(
     "note_erasure_progress",
     """UPDATE erasures SET counts = :counts, due_at = :due_at

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from clarion.pages import Page
+from clarion.pages import Page, cut_page
 from clarion.people.model import Segment
 from clarion.people.segments.filters import NO_ONE, Condition, Filter, list_conditions
 from clarion.people.segments.normal_form import normalise
 from clarion.people.segments.parser import parse
 from clarion.people.segments.plans import (
-    Plan,
+    SearchPlan,
     choose_plan,
     has_choice,
     leave_out,
@@ -21,13 +21,12 @@ from clarion.people.segments.plans import (
     split_values,
 )
 from clarion.people.segments.sql import queries
-from clarion.people.segments.sql.queries import Query
+from clarion.people.segments.sql.queries import Parameters
+from clarion.people.tables import SEGMENTS
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Row, Statement, Unit, statement
 
 SEGMENTS_LIMIT = 200
-SEGMENTS = Record(Segment)
 _SELECT = f"SELECT {SEGMENTS.columns} FROM segments WHERE app_id = :app_id"
 
 # An app that has too many can still replace those that it has.
@@ -44,7 +43,7 @@ DELETE = statement(
     "delete_segment", "DELETE FROM segments WHERE app_id = :app_id AND name = :name RETURNING name"
 )
 
-# A plan is made anew after so many pages: by then another condition may be the rarest.
+# A plan is used for this many pages: then another condition may be the rarest.
 _PAGES = 100
 _PLANS = 1_000
 
@@ -57,7 +56,7 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     counted: tuple[int, ...] = tuple(1_024 * 2**n for n in range(10))
     # The same for a page, where short reads must not wait: for all conditions together.
     counted_for_page: int = 32_000
-    # So many can be read for each page, and sorted.
+    # How many can be read for each page, and sorted.
     sorted: int = 8_000
     # Conditions that are checked for a page, over all of its users; and its least users.
     checks: int = 2_000
@@ -103,14 +102,12 @@ class Segments:
         return replace(segment, created_at=created_at), created_at == segment.created_at
 
     async def get(self, app_id: str, name: str) -> Segment | None:
-        rows = await self._engine.fetch(GET, app_id=app_id, name=name)
-        return SEGMENTS.read(rows[0]) if rows else None
+        return SEGMENTS.first(await self._engine.fetch(GET, app_id=app_id, name=name))
 
     async def list(self, app_id: str, *, after: str | None, limit: int) -> Page[Segment]:
         """Return the segments of an app, sorted by name."""
         rows = await self._engine.fetch(LIST, app_id=app_id, after=after or "", limit=limit + 1)
-        items = tuple(map(SEGMENTS.read, rows[:limit]))
-        return Page(items, items[-1].name if len(rows) > limit else None)
+        return cut_page([*map(SEGMENTS.read, rows)], limit, lambda each: each.name)
 
     async def delete(self, app_id: str, name: str) -> bool:
         """Delete a segment; False if there is none. Events that were accepted keep its filter."""
@@ -129,17 +126,17 @@ class Segments:
         fetch = self._engine.fetch_slowly
         choices = list_positive(of) if has_choice(of) else ()
         plan = await _make_plan(fetch, app_id, of, choices, self._limits.counted)
-        query = Query(app_id=app_id)
+        given = Parameters(app_id=app_id)
         rest = leave_out(of, plan.conditions)
-        found = queries.count_users(query, rest, plan.conditions)
-        rows = await fetch(found, **query.values)
+        found = queries.count_users(given, rest, plan.conditions)
+        rows = await fetch(found, **given.values)
         return int(rows[0][0])
 
     async def has_user(self, app_id: str, filter_text: str, user_id: str) -> bool:
         """Return whether a filter selects a user."""
-        query = Query(app_id=app_id, user_id=user_id)
-        found = queries.check_user(query, normalise(parse(filter_text)))
-        return (await self._engine.fetch(found, **query.values))[0][0] is not None
+        given = Parameters(app_id=app_id, user_id=user_id)
+        found = queries.check_user(given, normalise(parse(filter_text)))
+        return (await self._engine.fetch(found, **given.values))[0][0] is not None
 
     async def list_users(
         self, app_id: str, filter_text: str, *, after: str | None, limit: int
@@ -152,9 +149,9 @@ class Segments:
         if plan.filter == NO_ONE:
             return Page((), None)
         size = min(limit, plan.candidates)
-        query = Query(app_id=app_id, after=after or "", limit=size)
-        found = queries.list_users(query, plan.filter, plan.conditions)
-        rows = await self._engine.fetch(found, **query.values)
+        given = Parameters(app_id=app_id, after=after or "", limit=size)
+        found = queries.list_users(given, plan.filter, plan.conditions)
+        rows = await self._engine.fetch(found, **given.values)
         items = tuple(user_id for user_id, is_member in rows if is_member)
         return Page(items, rows[-1][0] if len(rows) == size else None)
 
@@ -185,7 +182,7 @@ class Segments:
 
 async def _make_plan(
     fetch: Fetch, app_id: str, of: Filter, choices: Sequence[Condition], caps: Sequence[int]
-) -> Plan:
+) -> SearchPlan:
     """Return the plan by the rarest conditions.
 
     All are counted up to a cap. If that is not enough to know the rarest, they are counted further.
@@ -197,9 +194,9 @@ async def _make_plan(
         pending = [each for each in choices if counts.get(each, known) >= known]
         if not pending:
             break
-        query = Query(app_id=app_id, cap=cap)
-        counting: Statement = queries.count_each(query, pending)
-        (row,) = await fetch(counting, **query.values)
+        given = Parameters(app_id=app_id, cap=cap)
+        counting: Statement = queries.count_each(given, pending)
+        (row,) = await fetch(counting, **given.values)
         counts |= dict(zip(pending, row, strict=True))
         plan, known = choose_plan(of, counts), cap
         if plan.cost < cap:

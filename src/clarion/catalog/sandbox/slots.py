@@ -1,4 +1,4 @@
-"""A few places that apps take in turn, however much one of them asks for."""
+"""A few slots that apps get in turn, so that one app with many jobs does not delay the others."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from clarion.errors import TooManyRequests
 WAITING_LIMIT = 1_000
 
 
-class Turns:
-    """Places for work. An app has at most one, and apps that wait get theirs in turn."""
+class AppSlots:
+    """Slots for work. An app has at most one, and apps that wait get theirs in turn."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -24,7 +24,7 @@ class Turns:
         return sum(map(len, self._waiting.values()))
 
     async def take(self, app_id: str) -> None:
-        """Wait for a place; `TooManyRequests` if too much of the app waits already."""
+        """Wait for a slot; `TooManyRequests` if too much of the app waits already."""
         queue = self._waiting.setdefault(app_id, deque())
         if len(queue) >= WAITING_LIMIT:
             raise TooManyRequests(
@@ -41,7 +41,7 @@ class Turns:
             raise
 
     def leave(self, app_id: str) -> None:
-        """Give the place to the next."""
+        """Release the slot for the next app."""
         self._working.discard(app_id)
         self._free += 1
         self._hand_out()

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from clarion.catalog.sandbox.turns import WAITING_LIMIT, Turns
+from clarion.catalog.sandbox.slots import WAITING_LIMIT, AppSlots
 from clarion.errors import TooManyRequests
 
 
 async def test_an_app_with_much_to_do_does_not_delay_another() -> None:
-    turns, order = Turns(1), []
+    turns, order = AppSlots(1), []
 
     async def work(app_id: str) -> None:
         await turns.take(app_id)
@@ -27,7 +27,7 @@ async def test_an_app_with_much_to_do_does_not_delay_another() -> None:
 
 
 async def test_an_app_has_one_place_at_a_time() -> None:
-    turns = Turns(2)
+    turns = AppSlots(2)
     await turns.take("noisy")
     second = asyncio.create_task(turns.take("noisy"))
     await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_an_app_has_one_place_at_a_time() -> None:
 
 
 async def test_too_much_waiting_is_refused() -> None:
-    turns = Turns(1)
+    turns = AppSlots(1)
     await turns.take("noisy")
     waiting = [asyncio.create_task(turns.take("noisy")) for _ in range(WAITING_LIMIT)]
     await asyncio.sleep(0)
@@ -52,7 +52,7 @@ async def test_too_much_waiting_is_refused() -> None:
 
 
 async def test_a_place_given_to_one_that_just_left_goes_to_the_next() -> None:
-    turns = Turns(1)
+    turns = AppSlots(1)
     await turns.take("a")
     gone, following = asyncio.create_task(turns.take("b")), asyncio.create_task(turns.take("c"))
     await asyncio.sleep(0)
