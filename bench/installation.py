@@ -18,8 +18,7 @@ import jwt
 from clarion.clock import SystemClock
 from clarion.people.model import User
 from clarion.people.sql import Users
-from clarion.push.model import Device, DeviceDetails, Platform
-from clarion.push.registry import hash_secret
+from clarion.push.model import Device, DeviceDetails, Platform, hash_secret
 from clarion.push.sql.devices import ADD as ADD_DEVICE
 from clarion.push.tables import DEVICES
 from clarion.settings import Settings, load

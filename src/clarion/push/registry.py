@@ -7,7 +7,6 @@ is disconnected, what is cached is used for seconds only.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
@@ -26,6 +25,8 @@ from clarion.push.model import (
     DevicePreferences,
     InvalidationReason,
     Platform,
+    hash_secret,
+    hash_token,
 )
 from clarion.push.port import Devices
 from clarion.sockets.protocol import CloseCode
@@ -44,16 +45,6 @@ INVALID_KEPT = 10
 _SECRET_BYTES = 24
 # Returns whether a user, given as app and user id, was deleted or erased.
 IsGone = Callable[[str, str], Awaitable[bool]]
-
-
-def hash_token(token: str) -> bytes:
-    """Return the hash under which a device's token is stored; capitals make no difference."""
-    return hashlib.sha256(token.lower().encode()).digest()
-
-
-def hash_secret(secret: str) -> bytes:
-    """Return the hash under which a device's secret is stored."""
-    return hashlib.sha256(secret.encode()).digest()
 
 
 class Registered(NamedTuple):

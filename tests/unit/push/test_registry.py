@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clarion.access.vault import Vault
 from clarion.push.connections import Connections
-from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform
+from clarion.push.model import Device, DeviceDetails, InvalidationReason, Platform, hash_secret
 from clarion.push.registry import (
     DISCONNECTED_KNOWN_MS,
     DISCONNECTED_UNKNOWN_MS,
@@ -18,7 +18,6 @@ from clarion.push.registry import (
     KNOWN_MS,
     UNKNOWN_MS,
     Registry,
-    hash_secret,
     new_token,
 )
 from clarion.push.sql.devices import Devices

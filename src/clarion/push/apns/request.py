@@ -9,8 +9,7 @@ from functools import lru_cache
 import msgspec
 
 from clarion.push.apns.reasons import Reason, Rejected
-from clarion.push.model import MessageContent, PushPriority
-from clarion.push.registry import hash_token
+from clarion.push.model import MessageContent, PushPriority, hash_token
 
 PAYLOAD_LIMIT_BYTES = 4096
 LARGE_PAYLOAD_LIMIT_BYTES = 5120

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
@@ -273,3 +274,13 @@ class OwnedDevice(msgspec.Struct, frozen=True, array_like=True):
     token_hash: bytes
     since: int = 0
     until: int = UNTIL_NOW
+
+
+def hash_token(token: str) -> bytes:
+    """Return the hash under which a device's token is stored; capitals make no difference."""
+    return hashlib.sha256(token.lower().encode()).digest()
+
+
+def hash_secret(secret: str) -> bytes:
+    """Return the hash under which a device's secret is stored."""
+    return hashlib.sha256(secret.encode()).digest()

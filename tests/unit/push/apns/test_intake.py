@@ -11,8 +11,8 @@ from clarion.nodes.memory import MemoryLimits
 from clarion.push.apns.intake import PushIntake
 from clarion.push.apns.provider_tokens import Provider
 from clarion.push.apns.reasons import Reason, Rejected
-from clarion.push.model import InvalidationReason, MessageReason, MessageStatus
-from clarion.push.registry import Registry, hash_token
+from clarion.push.model import InvalidationReason, MessageReason, MessageStatus, hash_token
+from clarion.push.registry import Registry
 from clarion.push.sql.devices import Devices
 from tests.factories import MINUTE, NOW, make_app, make_device
 from tests.replacing import replace
