@@ -372,14 +372,10 @@ def _convert(
         return msgspec.convert(values, to)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
-        inner = path.rstrip("`")
-        faults.append(FieldFault(field + inner, _soften(reason)))
+        # As the end of a sentence.
+        reason = reason[:1].lower() + reason[1:]
+        faults.append(FieldFault(field + path.rstrip("`"), reason))
         return None
-
-
-def _soften(reason: str) -> str:
-    """Return the reason of the decoder as the end of a sentence, without given values."""
-    return reason[:1].lower() + reason[1:]
 
 
 def _make(

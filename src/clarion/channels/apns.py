@@ -14,13 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from clarion.catalog.model import Channel
-from clarion.channels.answers import (
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
+from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.authorities import find_ca_faults
 from clarion.channels.http_clients import HttpAnswer, HttpClients
 from clarion.channels.kinds import Kind
@@ -236,11 +230,11 @@ class ApnsSender:
         return headers
 
     def _judge(self, answer: HttpAnswer) -> Outcome:
-        status, kind = codes_of_status(answer.status)
+        status, kind = answer.codes
         if answer.status == 200:  # noqa: PLR2004
             apns_id = answer.header("apns-id") or ""
             return ANSWERS.judge([status], "", response=clean_text(f"200 {apns_id}"))
-        refusal = _read_refusal(answer.body)
+        refusal = _read_refusal(answer)
         reason = f"{status} {refusal.reason}"
         named = (
             (reason, status, kind) if refusal.reason else (status, f"{kind} without a reason", kind)
@@ -248,7 +242,7 @@ class ApnsSender:
         return ANSWERS.judge(named, _explain(refusal), retry_after=self._wait(answer, reason))
 
     def _wait(self, answer: HttpAnswer, reason: str) -> float | None:
-        wait_s = read_retry_after(answer.header("retry-after"), self._clock.now())
+        wait_s = answer.read_retry_after(self._clock.now())
         if wait_s is not None:
             return wait_s
         if reason == TOKEN_UPDATES:
@@ -256,12 +250,9 @@ class ApnsSender:
         return ERROR_WAIT_S if answer.status >= 500 else None  # noqa: PLR2004
 
 
-def _read_refusal(body: bytes) -> _Refusal:
+def _read_refusal(answer: HttpAnswer) -> _Refusal:
     """Return why a push was refused; a reason that Apple cannot have written is left out."""
-    try:
-        refusal = msgspec.json.decode(body, type=_Refusal)
-    except (ValueError, RecursionError):
-        return _Refusal()
+    refusal = answer.read_json(_Refusal)
     return refusal if _REASON.fullmatch(refusal.reason) else _Refusal()
 
 

@@ -9,13 +9,7 @@ from typing import Annotated
 import msgspec
 
 from clarion.catalog.model import Channel, Priority
-from clarion.channels.answers import (
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
+from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.authorities import find_ca_faults
 from clarion.channels.google_tokens import (
     TOKEN_ANSWERS,
@@ -214,14 +208,14 @@ class FcmSender:
         return self._judge(answer, hidden=(token.text, hidden))
 
     def _judge(self, answer: HttpAnswer, hidden: tuple[str, str]) -> Outcome:
-        found = _read_answer(answer.body)
-        status, kind = codes_of_status(answer.status)
+        found = answer.read_json(_Answer)
+        status, kind = answer.codes
         if answer.status == 200:  # noqa: PLR2004
             return ANSWERS.judge([status], "", response=clean_text(f"200 {found.name}", *hidden))
         details = (each.error_code for each in found.error.details)
         named = [*filter(_CODE.fullmatch, (*details, found.error.status))]
         codes = [*named, status] if named else [status, f"{kind} without a status"]
-        wait = read_retry_after(answer.header("retry-after"), self._clock.now())
+        wait = answer.read_retry_after(self._clock.now())
         if wait is None and answer.status == 429:  # noqa: PLR2004
             wait = QUOTA_WAIT_S
         return ANSWERS.judge(
@@ -270,13 +264,6 @@ def _encode_section(content: PushContent) -> bytes:
     if content.truncated:
         data["truncated"] = "true"
     return _encode(_Section(_Shown(content.body, content.title, content.image_url), data))
-
-
-def _read_answer(body: bytes) -> _Answer:
-    try:
-        return msgspec.json.decode(body, type=_Answer)
-    except (ValueError, RecursionError):
-        return _Answer()
 
 
 def read_account(text: str) -> ServiceAccount:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cryptography.hazmat.primitives.serialization import Encoding
+import msgspec
 
+from clarion.channels.answers import read_retry_after
 from clarion.channels.authorities import load_authorities
 from clarion.channels.targets import Target, Targets, trust
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyreqwest.request import StreamRequest
     from pyreqwest.response import ResponseBodyReader
 
+T = TypeVar("T", bound=msgspec.Struct)
 RESPONSE_LIMIT_BYTES = 64 * 1024
 # Beyond these the client that was used longest ago is closed. One takes about 0.1 MB.
 CLIENTS_LIMIT = 256
@@ -85,6 +87,22 @@ class HttpAnswer(NamedTuple):
             return self.headers.get(name)
         except ValueError:
             return None
+
+    @property
+    def codes(self) -> tuple[str, str]:
+        """The codes of the status, the most specific first: `503`, `5xx`."""
+        return str(self.status), f"{self.status // 100}xx"
+
+    def read_retry_after(self, now: int) -> float | None:
+        """Return the seconds of `Retry-After`; None if there is none, or if it is not valid."""
+        return read_retry_after(self.header("retry-after"), now)
+
+    def read_json(self, wanted: type[T]) -> T:
+        """Return the body; the defaults of a type if the body does not have it."""
+        try:
+            return msgspec.json.decode(self.body, type=wanted)
+        except (ValueError, RecursionError):
+            return wanted()
 
 
 class _Key(NamedTuple):
@@ -227,7 +245,7 @@ def _build(key: _Key) -> Client:
     # One message for every failure: it must not reveal which files exist, or what is in them.
     try:
         for each in load_authorities(key.ca_path):
-            builder = builder.add_root_certificate_der(each.public_bytes(Encoding.DER))
+            builder = builder.add_root_certificate_der(each)
         return builder.build()
     except (OSError, ValueError, PyreqwestError):
         raise NotConnected(_NO_CERTIFICATES) from None

@@ -22,7 +22,11 @@ from aiosmtplib.errors import (
 
 from clarion.catalog.model import MANDATORY_CATEGORIES, Channel
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
-from clarion.channels.authorities import find_ca_faults
+from clarion.channels.authorities import (
+    UnreadableAuthority,
+    find_ca_faults,
+    make_client_context,
+)
 from clarion.channels.kinds import Kind
 from clarion.channels.mail import Draft, make_mailbox, read_mailbox
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Verified
@@ -37,10 +41,6 @@ from clarion.channels.smtp_dialogue import (
     transfer_unless_stale,
 )
 from clarion.channels.targets import TargetRefused
-from clarion.channels.tls_contexts import (
-    UnreadableAuthority,
-    make_client_context,
-)
 from clarion.clock import to_datetime
 from clarion.errors import FieldFault
 

@@ -259,7 +259,7 @@ def _read_origin(origin: str, authority: str) -> Location:
         parsed = Url(origin)
     except ValueError as error:
         raise ValueError("must have a valid host and port") from error
-    return Location(parsed.scheme, _read_host(parsed, authority), _read_port(parsed))
+    return Location(parsed.scheme, _read_host(parsed, authority), parsed.port_or_known_default or 0)
 
 
 def _read_host(parsed: Url, authority: str) -> str:
@@ -270,10 +270,6 @@ def _read_host(parsed: Url, authority: str) -> str:
     if not host.startswith("[") and not _NAME.fullmatch(host):
         raise ValueError("must have a host like hooks.example.com, or an IP address")
     return host
-
-
-def _read_port(parsed: Url) -> int:
-    return parsed.port_or_known_default or 0
 
 
 def _split_untrusted(url: str) -> Location:

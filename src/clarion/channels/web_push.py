@@ -14,16 +14,7 @@ import jwt
 import msgspec
 
 from clarion.catalog.model import Channel, Priority
-from clarion.channels.answers import (
-    NETWORK,
-    NO_ANSWER,
-    NOT_CONNECTED,
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
+from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
 from clarion.channels.http_clients import HttpAnswer, NoAnswer, NotConnected
 from clarion.channels.kinds import Kind
 from clarion.channels.model import Address, Configuration, Outcome, OutgoingMessage
@@ -212,9 +203,9 @@ def _size_of(text: str) -> int:
 def _judge(answer: HttpAnswer, endpoint: str, now: int) -> Outcome:
     text = clean(answer.body.decode(errors="replace").replace(endpoint, "…"))
     return ANSWERS.judge(
-        codes_of_status(answer.status),
+        answer.codes,
         f"The push service answered {answer.status}" + (f": {text}" if text else "."),
-        retry_after=read_retry_after(answer.header("retry-after"), now),
+        retry_after=answer.read_retry_after(now),
         response=str(answer.status),
     )
 

@@ -71,12 +71,6 @@ def read_subscription(value: str) -> Subscription:
     return Subscription(given.endpoint, key, auth)
 
 
-def check_subscription(value: str) -> str:
-    """Return the subscription of a browser if it is valid; `ValueError` says what is wrong."""
-    read_subscription(value)
-    return value
-
-
 def _check_endpoint(endpoint: str) -> None:
     is_printable = endpoint.isascii() and endpoint.isprintable() and " " not in endpoint
     if not is_printable or len(endpoint) > ENDPOINT_LIMIT_BYTES:

@@ -16,13 +16,7 @@ from functools import partial
 import msgspec
 
 from clarion.catalog.model import Channel
-from clarion.channels.answers import (
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
+from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.http_clients import HttpAnswer
 from clarion.channels.kinds import Kind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
@@ -99,10 +93,8 @@ class WebhookSender:
         if not isinstance(answer, HttpAnswer):
             return answer
         status = f"HTTP {answer.status}"
-        after = read_retry_after(answer.header("retry-after"), now)
-        return ANSWERS.judge(
-            codes_of_status(answer.status), status, retry_after=after, response=status
-        )
+        after = answer.read_retry_after(now)
+        return ANSWERS.judge(answer.codes, status, retry_after=after, response=status)
 
     async def close(self) -> None:
         """The connections are those of all senders."""
