@@ -43,8 +43,9 @@ class Answer(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...]
 
     @property
-    def json(self) -> Any:
-        return msgspec.json.decode(self.body) if self.body else None
+    def json(self) -> dict[str, Any]:
+        """The object in the body; empty if there is no body."""
+        return msgspec.json.decode(self.body, type=dict[str, Any]) if self.body else {}
 
     @property
     def cookies(self) -> tuple[tuple[bytes, bytes], ...]:

@@ -52,14 +52,22 @@ class Visit:
         """Return all values of a field, as of boxes that are checked."""
         return self.form.get(name, [])
 
-    async def get(self, *parts: str, **query: str | int | None) -> Any:
+    async def get(self, *parts: str, **query: str | int | None) -> dict[str, Any]:
         """Return what an operation of the API answers: `get("users", user_id)`.
 
         `Refused` if it is refused; without another answer to that, an error page is shown.
         """
         return (await self.call("GET", *parts, query=query)).json
 
-    async def post(self, *parts: str, body: Any = None, **query: str | int | None) -> Any:
+    async def get_page(self, *parts: str, **query: str | int | None) -> dict[str, Any]:
+        """Return the page of a list that `?after=` names, as templates show it."""
+        after = self.query.get("after")
+        page = await self.get(*parts, after=after, **query)
+        return {"items": page["items"], "next": page["next"], "after": after}
+
+    async def post(
+        self, *parts: str, body: Any = None, **query: str | int | None
+    ) -> dict[str, Any]:
         return (await self.call("POST", *parts, query=query, body=body)).json
 
     async def call(

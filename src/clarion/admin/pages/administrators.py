@@ -22,11 +22,8 @@ _ALL = "all"
 
 
 async def list_administrators(visit: Visit) -> Response:
-    after = visit.query.get("after")
-    page = await visit.get("admin", "administrators", limit=_SHOWN, after=after)
-    return await visit.render(
-        "administrators.html", items=page["items"], next=page["next"], after=after
-    )
+    page = await visit.get_page("admin", "administrators", limit=_SHOWN)
+    return await visit.render("administrators.html", **page)
 
 
 async def show_new_administrator(visit: Visit) -> Response:
@@ -99,10 +96,7 @@ def _read_rights(visit: Visit) -> dict[str, Any]:
 
 
 async def _find(visit: Visit) -> dict[str, Any]:
-    found: dict[str, Any] = await visit.get(
-        "admin", "administrators", visit.parts["administrator_id"]
-    )
-    return found
+    return await visit.get("admin", "administrators", visit.parts["administrator_id"])
 
 
 async def _form_values(visit: Visit, account: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,7 @@ _PATH = f"{ROOT}/apps"
 
 
 async def list_apps(visit: Visit) -> Response:
-    after = visit.query.get("after")
-    page = await visit.get("apps", limit=_SHOWN, after=after)
-    return await visit.render("apps.html", items=page["items"], next=page["next"], after=after)
+    return await visit.render("apps.html", **await visit.get_page("apps", limit=_SHOWN))
 
 
 async def show_new_app(visit: Visit) -> Response:

@@ -80,10 +80,8 @@ async def _read_figures(visit: Visit, chosen: Range) -> dict[str, Any]:
 
 
 async def _count(visit: Visit, chosen: Range, metric: str, group_by: str = "") -> dict[str, Any]:
-    counted: dict[str, Any] = await visit.get(
-        "analytics", metric=metric, interval=chosen.interval.value, group_by=group_by
-    )
-    return counted
+    interval = chosen.interval.value
+    return await visit.get("analytics", metric=metric, interval=interval, group_by=group_by)
 
 
 PAGES = (
