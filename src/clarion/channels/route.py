@@ -12,6 +12,7 @@ import msgspec
 
 from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState, find_worst
 from clarion.channels.kinds import Kind
+from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
     ASKED_TO_WAIT,
     BUSY,
@@ -33,7 +34,6 @@ from clarion.channels.repeated_secrets import conceal
 from clarion.channels.sql import DAY_MS
 from clarion.channels.targets import sending_app
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.metrics import ChannelMetrics
 
 T = TypeVar("T", bound=Outcome | Verified)
 # How long an attempt waits for a slot. Beyond it, another provider is tried.

@@ -10,11 +10,11 @@ from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.pacing import Pace
 from clarion.push.connections import Connection, TopicCursor
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import Message, MessageStatus
 from clarion.push.port import Broadcasts, Messages
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.metrics import GatewayMetrics
 from clarion.telemetry.traces import OFF, Attribute, Kind, Tracer
 
 RETRY_S = 1.0

@@ -17,6 +17,7 @@ from clarion.push.acknowledgements import RETRY_S, Acknowledgements
 from clarion.push.connections import Connection, Connections, offer, read_store
 from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.forwarding import Forwarding
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import (
     Device,
     Message,
@@ -29,7 +30,6 @@ from clarion.push.port import Broadcasts, Messages
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.sockets.tasks import BackgroundTasks
-from clarion.telemetry.metrics import GatewayMetrics
 from clarion.telemetry.traces import OFF, Tracer, find_context
 
 

@@ -14,22 +14,11 @@ from prometheus_client.registry import Collector
 from clarion import __version__
 from clarion.nodes.bus_counts import BusCounts
 from clarion.pacing import WorkSlices
-from clarion.telemetry.gateway_metrics import CircuitMetrics, GatewayMetrics, watch_devices
-from clarion.telemetry.pipeline_metrics import ChannelMetrics, PipelineMetrics, watch_ledger
-from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter
+from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter, gauge
 
 if TYPE_CHECKING:
     from clarion.http.connections import Connections
 
-__all__ = [
-    "ChannelMetrics",
-    "CircuitMetrics",
-    "GatewayMetrics",
-    "Metrics",
-    "PipelineMetrics",
-    "watch_devices",
-    "watch_ledger",
-]
 _REQUEST_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 # The routes of the push gateway: pushes, broadcast channels, Web Push, devices.
 _GATEWAY = ("/1/", "/3/", "/4/", "/push/", "/v1/devices", "/v1/feedback")
@@ -286,3 +275,25 @@ class _RequestTally(Collector):
         doc = "Time of a request to the push gateway: pushes, broadcast channels, devices."
         pushes = self._times.group(lambda each: each if each[1].startswith(_GATEWAY) else None)
         yield pushes.read("apns_http_request_duration_seconds", doc, labels, _REQUEST_BUCKETS_S)
+
+
+class CircuitMetrics:
+    """The state of every circuit breaker of this node; of several of a kind, the worst."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._readers: list[Callable[[], Mapping[str, str]]] = []
+        registry.register(Scraped(self._read))
+
+    def watch(self, read: Callable[[], Mapping[str, str]]) -> None:
+        """Export circuits, given by their names: `closed`, `open` or `half_open`."""
+        self._readers.append(read)
+
+    def _read(self) -> Iterable[Metric]:
+        states = {
+            (name,): _STATES[state] for read in self._readers for name, state in read().items()
+        }
+        doc = "State of a circuit breaker: 0 closed, 1 open, 2 half open."
+        yield gauge("apns_circuit_breaker_state", doc, ("circuit",), states)
+
+
+_STATES = {"closed": 0, "open": 1, "half_open": 2}

@@ -13,6 +13,7 @@ from clarion.access.vault import Vault
 from clarion.push.apns.request import Push
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import Device, PushPriority
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint, DeviceSocket
@@ -23,7 +24,6 @@ from clarion.settings import load
 from clarion.settings.types import Address
 from clarion.sockets.listener import SocketListener
 from clarion.store.opening import migrate
-from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock
 from tests.processes import free_port
 
