@@ -11,7 +11,7 @@ from clarion.access.port import AdminAuthenticator
 from clarion.admin.assets import PATH as ASSETS
 from clarion.admin.assets import Assets
 from clarion.admin.operations import Operations, Refused
-from clarion.admin.page import Found, Page, Pages
+from clarion.admin.page import AdminPage, Found, Pages
 from clarion.admin.paths import ROOT
 from clarion.admin.permissions import Open, check_allowed
 from clarion.admin.rendering import Renderer
@@ -79,7 +79,7 @@ class Dashboard:
     def __init__(
         self,
         *,
-        pages: Sequence[Page],
+        pages: Sequence[AdminPage],
         operations: Operations,
         authenticator: AdminAuthenticator,
         check_visitor: Callable[[Visitor], None],

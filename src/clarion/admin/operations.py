@@ -36,7 +36,7 @@ class Refused(Exception):
         return {each.field: each.reason for each in self.problem.errors}
 
 
-class Answer(NamedTuple):
+class OperationAnswer(NamedTuple):
     """The answer of an operation that was not refused."""
 
     body: bytes
@@ -62,7 +62,7 @@ class Operations:
 
     async def call(
         self, page: Request, method: str, *parts: str, query: Query | None = None, body: Any = None
-    ) -> Answer:
+    ) -> OperationAnswer:
         """Call an operation as the caller of a page; `Refused` if it is refused.
 
         The parts of the path follow `/v1/`.
@@ -81,10 +81,10 @@ class Operations:
             except ClarionError as error:
                 raise Refused(problems.describe(error, page.id)) from error
             assert isinstance(answer, Response)  # noqa: S101 - pages do not call streams
-            return Answer(answer.body, answer.headers)
+            return OperationAnswer(answer.body, answer.headers)
         if collected.status >= _FAILED:
             raise Refused(msgspec.json.decode(collected.body, type=problems.Problem))
-        return Answer(bytes(collected.body), collected.headers)
+        return OperationAnswer(bytes(collected.body), collected.headers)
 
     async def look(self, page: Request, path: str) -> bytes:
         """Return what a route for operators says, such as `/health`, with any status.

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from clarion.access.model import AdminCaller
-from clarion.admin.operations import Answer, Operations, Query
+from clarion.admin.operations import OperationAnswer, Operations, Query
 from clarion.admin.paths import path_of
 from clarion.admin.rendering import Renderer
 from clarion.clock import Clock
@@ -72,7 +72,7 @@ class Visit:
 
     async def call(
         self, method: str, *parts: str, query: Query | None = None, body: Any = None
-    ) -> Answer:
+    ) -> OperationAnswer:
         """Call an operation of the API on behalf of the visitor of this page."""
         return await self.operations.call(self.request, method, *parts, query=query, body=body)
 

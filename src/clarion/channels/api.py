@@ -13,7 +13,7 @@ from litestar import Controller, Response, delete, get, post, put
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, Priority
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import (
     Address,
     Failure,
@@ -311,7 +311,7 @@ def _check_name(text: str) -> str:
     return text
 
 
-def _keep_secrets(kind: Kind, old: Provider | None, data: NewProvider) -> dict[str, str]:
+def _keep_secrets(kind: ProviderKind, old: Provider | None, data: NewProvider) -> dict[str, str]:
     """Return the secrets of a provider that need not be given again.
 
     A caller who may change a provider must not learn them by sending them elsewhere.
@@ -327,7 +327,7 @@ def _keep_secrets(kind: Kind, old: Provider | None, data: NewProvider) -> dict[s
     return old.secrets
 
 
-def _find_kind(kinds: Mapping[str, Kind], name: str, channel: Channel) -> Kind:
+def _find_kind(kinds: Mapping[str, ProviderKind], name: str, channel: Channel) -> ProviderKind:
     kind = kinds.get(name)
     if kind is None or channel not in kind.channels:
         fitting = sorted(each.name for each in kinds.values() if channel in each.channels)
@@ -337,7 +337,7 @@ def _find_kind(kinds: Mapping[str, Kind], name: str, channel: Channel) -> Kind:
 
 
 def _check(
-    kind: Kind, settings: Mapping[str, Any], secrets: Mapping[str, str], targets: Targets
+    kind: ProviderKind, settings: Mapping[str, Any], secrets: Mapping[str, str], targets: Targets
 ) -> None:
     """Raise `InvalidFields` with all faults of the settings and secrets."""
     faults: list[FieldFault] = []
@@ -428,7 +428,7 @@ async def _view(
     )
 
 
-def _describe(kind: Kind, provider: Provider) -> dict[str, str]:
+def _describe(kind: ProviderKind, provider: Provider) -> dict[str, str]:
     settings = msgspec.convert(provider.settings, kind.settings)
     return kind.describe(settings, msgspec.convert(provider.secrets, kind.secrets))
 
@@ -461,7 +461,7 @@ def _view_gateway() -> ProviderView:
 
 
 def _make_test_message(
-    provider: Provider, kind: Kind, to: str | Mapping[str, Any] | None, clock: Clock
+    provider: Provider, kind: ProviderKind, to: str | Mapping[str, Any] | None, clock: Clock
 ) -> OutgoingMessage:
     if to is None and provider.channel is not Channel.WEBHOOK and kind.needs_address:
         raise InvalidFields(FieldFault("to", "must be an address for this channel"))

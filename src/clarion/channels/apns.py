@@ -17,7 +17,7 @@ from clarion.catalog.model import Channel
 from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.authorities import find_ca_faults
 from clarion.channels.http_clients import HttpAnswer, HttpClients
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Failure, Outcome, OutgoingMessage, Verified
 from clarion.channels.payloads import apns_priority, build_push_payload, collapse_id
 from clarion.channels.port import SenderContext
@@ -283,7 +283,7 @@ def _find_faults(settings: ApnsSettings, secrets: ApnsSecrets) -> Iterator[Field
         yield FieldFault("secrets.key", "must be a P-256 private key as PEM: the .p8 file of Apple")
 
 
-APNS = Kind(
+APNS = ProviderKind(
     name="apns",
     bound_to=frozenset({"team_id", "key_id", "base_url", "ca_path"}),
     channels=frozenset({Channel.PUSH}),

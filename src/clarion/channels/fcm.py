@@ -19,7 +19,7 @@ from clarion.channels.google_tokens import (
     load_rsa_key,
 )
 from clarion.channels.http_clients import HttpAnswer
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import (
     Configuration,
     Delivered,
@@ -292,7 +292,7 @@ def _find_faults(settings: FcmSettings, secrets: FcmSecrets) -> Iterator[FieldFa
         yield FieldFault(f"{field}.private_key", reason)
 
 
-FCM = Kind(
+FCM = ProviderKind(
     name="fcm",
     bound_to=frozenset({"project_id", "base_url", "ca_path"}),
     channels=frozenset({Channel.PUSH}),

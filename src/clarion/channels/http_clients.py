@@ -17,7 +17,7 @@ import msgspec
 
 from clarion.channels.answers import read_retry_after
 from clarion.channels.authorities import load_authorities
-from clarion.channels.targets import Target, Targets, trust
+from clarion.channels.targets import HttpTarget, Targets, trust
 
 if TYPE_CHECKING:
     from pyreqwest.client import Client
@@ -106,7 +106,7 @@ class HttpAnswer(NamedTuple):
 
 
 class _Key(NamedTuple):
-    target: Target
+    target: HttpTarget
     ca_path: str | None
     connect_timeout_s: float
 
@@ -175,7 +175,7 @@ class HttpClients:
         clients, self._clients = self._clients, {}
         await asyncio.gather(*(each.client.close() for each in clients.values()))
 
-    async def _locate(self, url: str, *, is_trusted: bool) -> tuple[Target, ...]:
+    async def _locate(self, url: str, *, is_trusted: bool) -> tuple[HttpTarget, ...]:
         try:
             return (trust(url),) if is_trusted else await self.targets.resolve(url)
         except OSError as error:

@@ -19,7 +19,7 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """No settings, or no secrets."""
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
     """What is common to all providers of a kind.
 
     `settings` and `secrets` are the types of what the API takes. `find_faults` checks what types

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from clarion.catalog.model import Channel
 from clarion.channels.breaker import BreakerState, find_worst
-from clarion.channels.kinds import Kind, find_address
+from clarion.channels.kinds import ProviderKind, find_address
 from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
     Address,
@@ -87,7 +87,7 @@ class RoutedChannels:
         return same or fitting
 
 
-def _fits(kind: Kind, address: Address) -> bool:
+def _fits(kind: ProviderKind, address: Address) -> bool:
     return not kind.platforms or address.platform in kind.platforms
 
 
@@ -97,7 +97,7 @@ class Routing:
     def __init__(
         self,
         providers: Providers,
-        kinds: Mapping[str, Kind],
+        kinds: Mapping[str, ProviderKind],
         context: SenderContext,
         metrics: ChannelMetrics,
     ) -> None:

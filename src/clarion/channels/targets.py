@@ -81,7 +81,7 @@ class Location(NamedTuple):
     port: int
 
 
-class Target(NamedTuple):
+class HttpTarget(NamedTuple):
     """Where a URL leads: the connection goes to `address`, with the name for TLS and the host.
 
     The address is empty if the HTTP client resolves the name itself.
@@ -141,7 +141,7 @@ class Targets:
         """
         return check_url(url, self.allowed)
 
-    async def resolve(self, url: str) -> tuple[Target, ...]:
+    async def resolve(self, url: str) -> tuple[HttpTarget, ...]:
         """Return where a URL leads, one target for each address, the best first.
 
         `TargetRefused` if Clarion must not call it: because of its form, or because one of its
@@ -209,9 +209,9 @@ class Targets:
             del self._lookups[next(iter(self._lookups))]
 
 
-def trust(url: str) -> Target:
+def trust(url: str) -> HttpTarget:
     """Return the target of a URL that only the operator can set: its address is not checked."""
-    return Target(*_split_or_refuse(split, url), "")
+    return HttpTarget(*_split_or_refuse(split, url), "")
 
 
 def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
@@ -301,8 +301,8 @@ def _has_refused(addresses: tuple[str, ...], allowed: tuple[Network, ...]) -> bo
 
 
 @lru_cache(_NAMES_LIMIT)
-def _make_targets(location: Location, addresses: tuple[str, ...]) -> tuple[Target, ...]:
-    return tuple(Target(*location, each) for each in addresses)
+def _make_targets(location: Location, addresses: tuple[str, ...]) -> tuple[HttpTarget, ...]:
+    return tuple(HttpTarget(*location, each) for each in addresses)
 
 
 @lru_cache(_NAMES_LIMIT)

@@ -17,7 +17,7 @@ from clarion.catalog.model import Channel
 from clarion.catalog.model.sms_segments import SEGMENTS_LIMIT, Segments, count_segments
 from clarion.channels.answers import NETWORK, Action, Answer, AnswerTable
 from clarion.channels.http_clients import HttpAnswer
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Rejected, Verified
 from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import ProviderRequest, post
@@ -267,7 +267,7 @@ def _is_private(host: str) -> bool:
         return host == "localhost"
 
 
-TWILIO = Kind(
+TWILIO = ProviderKind(
     name="twilio",
     bound_to=frozenset({"account_sid", "base_url"}),
     channels=frozenset({Channel.SMS}),

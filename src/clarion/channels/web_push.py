@@ -16,7 +16,7 @@ import msgspec
 from clarion.catalog.model import Channel, Priority
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
 from clarion.channels.http_clients import HttpAnswer, NoAnswer, NotConnected
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Address, Configuration, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
 from clarion.channels.targets import TargetRefused
@@ -245,7 +245,7 @@ def _find_origin(address: Address) -> str:
         return ""
 
 
-WEB_PUSH = Kind(
+WEB_PUSH = ProviderKind(
     name="webpush",
     channels=frozenset({Channel.PUSH}),
     open=WebPushSender,

@@ -18,7 +18,7 @@ import msgspec
 from clarion.catalog.model import Channel
 from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.http_clients import HttpAnswer
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
 from clarion.channels.networks import EVERY_NETWORK
 from clarion.channels.port import SenderContext
@@ -183,7 +183,7 @@ def _rotate(old: dict[str, str], given: dict[str, str], now: int) -> dict[str, s
     return old | previous | given
 
 
-WEBHOOK = Kind(
+WEBHOOK = ProviderKind(
     name="webhook",
     channels=frozenset({Channel.WEBHOOK}),
     open=WebhookSender,

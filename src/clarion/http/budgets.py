@@ -16,7 +16,7 @@ _CALLERS = 4
 BODY_S = 30.0
 
 
-class Budget:
+class MemoryBudget:
     """Bytes held in memory, of all callers and of each."""
 
     def __init__(self, largest_bytes: int = 0) -> None:
@@ -74,7 +74,7 @@ class Receiving:
     """
 
     def __init__(self, largest_bytes: int = 0, limit_s: float = BODY_S) -> None:
-        self.budget = Budget(largest_bytes)
+        self.budget = MemoryBudget(largest_bytes)
         self._limit_s = limit_s
         # In the order in which they began.
         self._since: dict[asyncio.Task[Any], float] = {}

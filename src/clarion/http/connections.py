@@ -106,7 +106,7 @@ class _Accepted:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Connections:
+class HttpConnections:
     """The connections to the HTTP listeners of this process."""
 
     ports: Collection[int]
@@ -360,11 +360,11 @@ class Connections:
             get_logger().warning(event, **about)
 
 
-def watch(settings: Settings) -> Connections:
+def watch(settings: Settings) -> HttpConnections:
     """Return the connections of a server with these settings; its loop is `run`."""
     ports = {each.port for each in (settings.listen, settings.tls_listen) if each}
     limit = descriptors.get_limit()
-    return Connections(
+    return HttpConnections(
         ports=ports,
         limit=descriptors.share(limit).http // len(ports),
         address_limit=settings.address_connections,

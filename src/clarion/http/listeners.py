@@ -19,7 +19,7 @@ from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
 from clarion.errors import StartError
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.system.descriptors import FEW_WAITING
 
 CONNECTIONS = 20_000
@@ -63,7 +63,7 @@ class HttpListener:
     def __init__(
         self,
         app: Any,
-        address: Address,
+        address: ListenAddress,
         *,
         max_header_bytes: int,
         connections: int = CONNECTIONS,
@@ -157,7 +157,7 @@ class _Scheduler(CallbackScheduler):
         self._arrived_of: Counter[Any] | None = None
         # Of the event loop alone.
         self._running = 0
-        self._waiting = Turns()
+        self._waiting = ConnectionTurns()
         self._of_connection: defaultdict[Any, int] = defaultdict(int)
         self._is_draining = False
         self._schedule_fn = self._schedule
@@ -266,7 +266,7 @@ class _Begun:
         return self._receive() if first is None else first
 
 
-class Turns:
+class ConnectionTurns:
     """Requests that wait, by connection. Those of a connection keep their order."""
 
     def __init__(self) -> None:
@@ -328,7 +328,7 @@ async def _serve(
     await stopped
 
 
-def check_free(addresses: Iterable[tuple[str, Address]]) -> None:
+def check_free(addresses: Iterable[tuple[str, ListenAddress]]) -> None:
     """Raise a `StartError` that names every address that cannot be listened on."""
     faults = [fault for flag, address in addresses if (fault := _try_bind(flag, address))]
     if faults:
@@ -336,7 +336,7 @@ def check_free(addresses: Iterable[tuple[str, Address]]) -> None:
 
 
 @contextlib.contextmanager
-def reserve(addresses: Iterable[tuple[str, Address]]) -> Iterator[None]:
+def reserve(addresses: Iterable[tuple[str, ListenAddress]]) -> Iterator[None]:
     """Keep addresses for listeners of other processes of this account.
 
     They listen with SO_REUSEPORT, and connections are spread over those that do. A socket that is
@@ -359,13 +359,13 @@ def reserve(addresses: Iterable[tuple[str, Address]]) -> Iterator[None]:
         yield
 
 
-def resolve(address: Address) -> list[tuple[int, Any]]:
+def resolve(address: ListenAddress) -> list[tuple[int, Any]]:
     """Return the family and the socket address of everything that an address stands for."""
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((each[0], each[4]) for each in found))
 
 
-def _try_bind(flag: str, address: Address) -> str | None:
+def _try_bind(flag: str, address: ListenAddress) -> str | None:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(found[0], socket.SOCK_STREAM) as probe:
@@ -376,7 +376,7 @@ def _try_bind(flag: str, address: Address) -> str | None:
     return None
 
 
-def _explain(address: Address, error: OSError) -> str:
+def _explain(address: ListenAddress, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {address.port} is in use. Stop the program that uses it, or choose another port."

@@ -15,7 +15,7 @@ from clarion.push.model import Message, MessageStatus
 from clarion.push.port import Broadcasts, Messages
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.traces import OFF, Attribute, Kind, Tracer
+from clarion.telemetry.traces import OFF, Attribute, StepKind, Tracer
 
 RETRY_S = 1.0
 # After each commit, so that acknowledgements which come one by one share the next one. Nobody waits
@@ -130,7 +130,9 @@ class Acknowledgements:
         }
         if message.notification_id is not None:
             about["clarion.notification.id"] = message.notification_id
-        span = self._tracer.start("acknowledge", message.trace, Kind.CONSUMER, about, age_ms=age_ms)
+        span = self._tracer.start(
+            "acknowledge", message.trace, StepKind.CONSUMER, about, age_ms=age_ms
+        )
         span.end()
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from clarion.errors import SettingsError
 from clarion.fields import REFUSED_SCHEMES
 from clarion.settings import types as parse
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.system.cores import count_cores
 
 PREFIX = "CLARION_"
@@ -71,16 +71,16 @@ class Settings:
     data: Path = _setting(
         "./data", parse.path, "DIR", "Directory for the database, keys and certificates."
     )
-    listen: Address = _setting(
+    listen: ListenAddress = _setting(
         "127.0.0.1:8080", parse.address, "HOST:PORT", "HTTP/1.1 and HTTP/2 without TLS."
     )
-    tls_listen: Address | None = _address(
+    tls_listen: ListenAddress | None = _address(
         "127.0.0.1:8443", "HTTP/2 and HTTP/1.1 over TLS, with the APNs endpoint"
     )
-    gateway_listen: Address | None = _address(
+    gateway_listen: ListenAddress | None = _address(
         "127.0.0.1:8081", "WebSocket connections of devices and users"
     )
-    gateway_tls_listen: Address | None = _address("off", "WebSocket connections over TLS")
+    gateway_tls_listen: ListenAddress | None = _address("off", "WebSocket connections over TLS")
     roles: frozenset[str] = _setting(
         "api,gateway,worker", parse.roles, "LIST", "Roles of this node, separated by commas."
     )
@@ -347,7 +347,7 @@ class Settings:
         return self.public_url or f"http://{self.listen}"
 
     @property
-    def addresses(self) -> list[tuple[str, Address]]:
+    def addresses(self) -> list[tuple[str, ListenAddress]]:
         """The flag and the address of every listener that is not off."""
         names = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
         return [(flag_of(name), at) for name in names if (at := getattr(self, name)) is not None]

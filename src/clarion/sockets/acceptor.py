@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Coroutine
 from typing import Any
 
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.sockets.limited_protocol import LimitedProtocol, Listening
 from clarion.sockets.newcomers import group_address
 
@@ -36,7 +36,7 @@ class Acceptor:
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, address: Address, *, is_shared: bool = False) -> None:
+    async def open(self, address: ListenAddress, *, is_shared: bool = False) -> None:
         """Listen on an address; on every one that a name stands for.
 
         If it is shared, connections are spread over all processes that listen on it.

@@ -17,7 +17,7 @@ from clarion.pacing import WorkSlices
 from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter, gauge
 
 if TYPE_CHECKING:
-    from clarion.http.connections import Connections
+    from clarion.http.connections import HttpConnections
 
 _REQUEST_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 # The routes of the push gateway: pushes, broadcast channels, Web Push, devices.
@@ -149,7 +149,7 @@ class Metrics:
         doc = "Open live streams and sockets of users."
         self._watch("clarion_inbox_streams", doc, live.__len__)
 
-    def watch_connections(self, connections: Connections) -> None:
+    def watch_connections(self, connections: HttpConnections) -> None:
         """Export the open connections to the HTTP listeners, and why others were closed."""
 
         def read() -> Iterable[Metric]:

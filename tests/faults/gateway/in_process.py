@@ -21,7 +21,7 @@ from clarion.push.sql.devices import SqlDevices
 from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import SqlBroadcasts
 from clarion.settings import load
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.sockets.listener import SocketListener
 from clarion.store.opening import migrate
 from tests.factories import DAY, FixedClock
@@ -118,7 +118,7 @@ async def open_gateway(folder: Path, device_count: int = 1) -> AsyncIterator[Gat
         found = [await devices.get("app", device_id) for device_id in device_ids]
         port = free_port()
         listener = SocketListener(endpoint)
-        await listener.listen(Address("127.0.0.1", port))
+        await listener.listen(ListenAddress("127.0.0.1", port))
         heartbeat = asyncio.create_task(listener.run())
         try:
             yield Gateway(

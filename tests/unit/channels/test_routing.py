@@ -11,7 +11,7 @@ import pytest
 from clarion.catalog.model import Channel
 from clarion.channels.breaker import OPEN_MS, BreakerState
 from clarion.channels.http_clients import HttpClients
-from clarion.channels.kinds import NO_ANSWERS, Kind
+from clarion.channels.kinds import NO_ANSWERS, ProviderKind
 from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
     Address,
@@ -107,7 +107,7 @@ class World:
         self.channel = channel
         self.senders = {name: ScriptedSender() for name in names}
         self.providers = MemoryProviders([make_provider(n, channel, **changes) for n in names])
-        kind = Kind(
+        kind = ProviderKind(
             name="scripted",
             channels=frozenset(Channel),
             open=lambda configuration, _context: self.senders[configuration.name],

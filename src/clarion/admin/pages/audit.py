@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clarion.access.model import Role, Scope
 from clarion.admin.forms import show_list
-from clarion.admin.page import Page, app_page
+from clarion.admin.page import AdminPage, app_page
 from clarion.admin.paths import ROOT
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
@@ -40,5 +40,5 @@ def _read_day(text: str) -> str | None:
 
 PAGES = (
     app_page("GET", "/audit", show_audit, Scope.AUDIT_READ),
-    Page("GET", f"{ROOT}/audit-log", show_audit, Role.VIEWER),
+    AdminPage("GET", f"{ROOT}/audit-log", show_audit, Role.VIEWER),
 )
