@@ -16,14 +16,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from clarion.catalog.model import Channel
 from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.authorities import find_ca_faults
-from clarion.channels.http_clients import HttpAnswer, HttpClients
+from clarion.channels.http_clients import HttpAnswer, HttpClients, ProviderRequest
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Failure, Outcome, OutgoingMessage, Verified
 from clarion.channels.payloads import apns_priority, build_push_payload, collapse_id
 from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import (
     HTTP_NETWORK,
-    ProviderRequest,
     clean_text,
     find_url_faults,
     post,

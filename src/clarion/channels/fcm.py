@@ -18,7 +18,7 @@ from clarion.channels.google_tokens import (
     ServiceAccount,
     load_rsa_key,
 )
-from clarion.channels.http_clients import HttpAnswer
+from clarion.channels.http_clients import HttpAnswer, ProviderRequest
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import (
     Configuration,
@@ -39,7 +39,6 @@ from clarion.channels.payloads import (
 from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import (
     HTTP_NETWORK,
-    ProviderRequest,
     clean_text,
     find_url_faults,
     post,

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from clarion.channels.answers import NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
-from clarion.channels.http_clients import HttpAnswer, HttpClients
+from clarion.channels.http_clients import HttpAnswer, HttpClients, ProviderRequest
 from clarion.channels.model import Outcome
-from clarion.channels.provider_requests import ProviderRequest, clean_text, post
+from clarion.channels.provider_requests import clean_text, post
 from clarion.clock import Clock, to_milliseconds
 
 DEFAULT_TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105

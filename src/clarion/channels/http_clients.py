@@ -17,7 +17,7 @@ import msgspec
 
 from clarion.channels.answers import read_retry_after
 from clarion.channels.authorities import load_authorities
-from clarion.channels.targets import HttpTarget, Targets, trust
+from clarion.channels.targets import HttpTarget, Targets
 
 if TYPE_CHECKING:
     from pyreqwest.client import Client
@@ -69,6 +69,18 @@ class NotConnected(Exception):
 
 class NoAnswer(Exception):
     """The request was sent, at least in part; no complete head of an answer came."""
+
+
+class ProviderRequest(NamedTuple):
+    """What is sent, and how long it may take."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeout_s: float
+    ca_path: str | None = None
+    limit_bytes: int = RESPONSE_LIMIT_BYTES  # of the body that is read
+    empty_status: int = 0  # of answers without a body: none is waited for
 
 
 class HttpAnswer(NamedTuple):
@@ -127,22 +139,9 @@ class HttpClients:
         self._clients: dict[_Key, _Pooled] = {}
         self._building = asyncio.Lock()
 
-    async def post(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes,
-        timeout_s: float,
-        ca_path: str | None = None,
-        is_trusted: bool = False,
-        limit_bytes: int = RESPONSE_LIMIT_BYTES,
-        empty_status: int = 0,
-    ) -> HttpAnswer:
-        """Send a request and return the answer, with at most `limit_bytes` of its body.
+    async def post(self, request: ProviderRequest) -> HttpAnswer:
+        """Send a request and return the answer.
 
-        With `empty_status`, an answer has no body, and none is waited for.
-        `is_trusted` is for URLs that only the operator can set: their address is not checked.
         `NotConnected` if it was not sent, `NoAnswer` if it may have arrived; `TargetRefused` if
         the URL leads where Clarion must not call.
         """
@@ -151,19 +150,18 @@ class HttpClients:
         )
 
         now = asyncio.get_running_loop().time
-        end = now() + timeout_s
+        end = now() + request.timeout_s
         failure = NotConnected("the name of the host was resolved too late")
-        for target in (await self._locate(url, is_trusted=is_trusted))[:_ADDRESSES_LIMIT]:
+        for target in (await self._locate(request.url))[:_ADDRESSES_LIMIT]:
             left_s = end - now()
             if left_s <= 0:
                 break
-            key = _Key(target, ca_path, _choose_connect_timeout(left_s))
+            key = _Key(target, request.ca_path, _choose_connect_timeout(left_s))
             try:
                 pooled = await self._take(key)
                 try:
-                    request = _prepare(pooled.client, url, headers, body, left_s)
-                    answer = _post(request, limit_bytes, empty_status, end)
-                    return await end_if_cancelled(answer)
+                    prepared = _prepare(pooled.client, request, left_s)
+                    return await end_if_cancelled(_post(prepared, request, end))
                 finally:
                     pooled.users -= 1
             except NotConnected as error:
@@ -175,9 +173,9 @@ class HttpClients:
         clients, self._clients = self._clients, {}
         await asyncio.gather(*(each.client.close() for each in clients.values()))
 
-    async def _locate(self, url: str, *, is_trusted: bool) -> tuple[HttpTarget, ...]:
+    async def _locate(self, url: str) -> tuple[HttpTarget, ...]:
         try:
-            return (trust(url),) if is_trusted else await self.targets.resolve(url)
+            return await self.targets.resolve(url)
         except OSError as error:
             reason = error.strerror or str(error) or "no answer in time"
             raise NotConnected(f"the name of the host cannot be resolved: {reason}") from error
@@ -237,9 +235,8 @@ def _build(key: _Key) -> Client:
         .pool_idle_timeout(timedelta(seconds=_IDLE_S))
         .pool_max_idle_per_host(_IDLE_LIMIT)
         .user_agent("Clarion")
+        .resolve(target.host, target.address, target.port)
     )
-    if target.address:
-        builder = builder.resolve(target.host, target.address, target.port)
     if key.ca_path is None:
         return builder.build()
     # One message for every failure: it must not reveal which files exist, or what is in them.
@@ -251,13 +248,11 @@ def _build(key: _Key) -> Client:
         raise NotConnected(_NO_CERTIFICATES) from None
 
 
-def _prepare(
-    client: Client, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
-) -> StreamRequest:
+def _prepare(client: Client, request: ProviderRequest, timeout_s: float) -> StreamRequest:
     return (
-        client.post(url)
-        .headers(dict(headers))
-        .body_bytes(body)
+        client.post(request.url)
+        .headers(dict(request.headers))
+        .body_bytes(request.body)
         .timeout(timedelta(seconds=timeout_s))
         # The head is returned when it arrives, not with the first part of the body.
         .streamed_read_buffer_limit(0)
@@ -265,17 +260,15 @@ def _prepare(
     )
 
 
-async def _post(
-    request: StreamRequest, limit_bytes: int, empty_status: int, end: float
-) -> HttpAnswer:
+async def _post(prepared: StreamRequest, request: ProviderRequest, end: float) -> HttpAnswer:
     from pyreqwest.exceptions import PyreqwestError  # noqa: PLC0415 - only where something is sent
 
     try:
-        async with request as response:
+        async with prepared as response:
             status = response.status
-            if status == empty_status:
+            if status == request.empty_status:
                 return HttpAnswer(status, response.headers, b"")
-            body = await _read(response.body_reader, limit_bytes, end)
+            body = await _read(response.body_reader, request.limit_bytes, end)
             return HttpAnswer(status, response.headers, body)
     except PyreqwestError as error:
         # Without the cause: it names the URL, which may be a secret, and would be logged.

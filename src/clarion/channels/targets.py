@@ -82,10 +82,7 @@ class Location(NamedTuple):
 
 
 class HttpTarget(NamedTuple):
-    """Where a URL leads: the connection goes to `address`, with the name for TLS and the host.
-
-    The address is empty if the HTTP client resolves the name itself.
-    """
+    """Where a URL leads: the connection goes to `address`, with the name for TLS and the host."""
 
     scheme: str
     host: str
@@ -147,7 +144,10 @@ class Targets:
         `TargetRefused` if Clarion must not call it: because of its form, or because one of its
         addresses is private. `OSError` or `TimeoutError` if its name cannot be resolved.
         """
-        location = _split_or_refuse(_split_untrusted, url)
+        try:
+            location = _split_untrusted(url)
+        except ValueError as error:
+            raise TargetRefused(f"The URL {error}.") from error
         literal = _read_literal(location.host)
         addresses = (literal,) if literal else await self._look_up(location.host)
         self.check(*addresses)
@@ -207,11 +207,6 @@ class Targets:
         self._lookups[host] = lookup
         if len(self._lookups) > _NAMES_LIMIT:
             del self._lookups[next(iter(self._lookups))]
-
-
-def trust(url: str) -> HttpTarget:
-    """Return the target of a URL that only the operator can set: its address is not checked."""
-    return HttpTarget(*_split_or_refuse(split, url), "")
 
 
 def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
@@ -281,13 +276,6 @@ def _split_untrusted(url: str) -> Location:
             f"uses; {port} is refused"
         )
     return location
-
-
-def _split_or_refuse(by: Callable[[str], Location], url: str) -> Location:
-    try:
-        return by(url)
-    except ValueError as error:
-        raise TargetRefused(f"The URL {error}.") from error
 
 
 @lru_cache(_NAMES_LIMIT)

@@ -16,11 +16,11 @@ import msgspec
 from clarion.catalog.model import Channel
 from clarion.catalog.model.sms_segments import SEGMENTS_LIMIT, Segments, count_segments
 from clarion.channels.answers import NETWORK, Action, Answer, AnswerTable
-from clarion.channels.http_clients import HttpAnswer
+from clarion.channels.http_clients import HttpAnswer, ProviderRequest
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Rejected, Verified
 from clarion.channels.port import SenderContext
-from clarion.channels.provider_requests import ProviderRequest, post
+from clarion.channels.provider_requests import post
 from clarion.channels.targets import split
 from clarion.errors import FieldFault
 

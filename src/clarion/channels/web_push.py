@@ -15,7 +15,7 @@ import msgspec
 
 from clarion.catalog.model import Channel, Priority
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
-from clarion.channels.http_clients import HttpAnswer, NoAnswer, NotConnected
+from clarion.channels.http_clients import HttpAnswer, NoAnswer, NotConnected, ProviderRequest
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Address, Configuration, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
@@ -103,9 +103,8 @@ class WebPushSender:
         headers["authorization"] = self._tokens.get(to.endpoint, now)
         body = encrypt(make_payload(message), to)
         try:
-            answer = await self._context.http.post(
-                to.endpoint, headers=headers, body=body, timeout_s=self._timeout_s
-            )
+            request = ProviderRequest(to.endpoint, headers, body, self._timeout_s)
+            answer = await self._context.http.post(request)
         except TargetRefused as error:
             return ANSWERS.judge(["target_refused"], error.detail)
         except NotConnected as error:

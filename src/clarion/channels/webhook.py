@@ -17,12 +17,12 @@ import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.channels.answers import Action, Answer, AnswerTable
-from clarion.channels.http_clients import HttpAnswer
+from clarion.channels.http_clients import HttpAnswer, ProviderRequest
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
 from clarion.channels.networks import EVERY_NETWORK
 from clarion.channels.port import SenderContext
-from clarion.channels.provider_requests import HTTP_NETWORK, ProviderRequest, post
+from clarion.channels.provider_requests import HTTP_NETWORK, post
 from clarion.channels.targets import check_url
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault
