@@ -59,6 +59,10 @@ def _file(doc: str) -> Any:
     return _setting("", parse.optional_path, "FILE", doc)
 
 
+def _networks(doc: str) -> Any:
+    return _setting("", parse.networks, "LIST", doc)
+
+
 def _url(parser: Callable[[str], str], doc: str) -> Any:
     """Return a setting that is secret, because a URL may contain a password."""
     return _setting("", parser, "URL", doc, is_secret=True)
@@ -189,20 +193,14 @@ class Settings:
         "WHO",
         "Who needs a second factor to sign in: admin (accounts with the role admin), all or off.",
     )
-    admin_networks: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "",
-        parse.networks,
-        "LIST",
+    admin_networks: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Networks from which administrators may sign in, like 10.0.0.0/8, separated by commas. A "
-        "proxy in them lets in all of its clients, unless --trusted-proxies names it. Empty: all.",
+        "proxy in them lets in all of its clients, unless --trusted-proxies names it. Empty: all."
     )
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "",
-        parse.networks,
-        "LIST",
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Networks of proxies, separated by commas. Over --listen, their X-Forwarded-For and "
         "X-Forwarded-Proto are believed; over --tls-listen they are TCP proxies, and addresses of "
-        "clients are unknown. A proxy that is not named passes for the client itself. Empty: none.",
+        "clients are unknown. A proxy that is not named passes for the client itself. Empty: none."
     )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
@@ -220,12 +218,9 @@ class Settings:
         "How this installation is reached from outside, for links in emails, status callbacks and "
         "Web Push endpoints. Empty: http:// and the address of --listen.",
     )
-    allow_private_targets: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "",
-        parse.networks,
-        "LIST",
+    allow_private_targets: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Private networks that webhooks and Web Push may call, like 10.0.0.0/8, separated by "
-        "commas. Empty: none.",
+        "commas. Empty: none."
     )
     device_messages_per_minute: int = _number(
         100, 1, 100_000_000, "Pushes per minute and device; more are answered TooManyRequests."
