@@ -15,7 +15,7 @@ import msgspec
 from clarion.errors import ClarionError, NotFound
 from clarion.http import problems
 from clarion.http.asgi import JSON, FastRoute, Framework, Message, Request, Response, Scope
-from clarion.http.path_templates import PathTemplates
+from clarion.http.paths import PathTemplates
 
 # What the headers of a page say about its own body is not true of an operation's.
 _OF_BODY = frozenset({b"content-type", b"content-length", b"transfer-encoding"})

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
-
 from clarion.access.model import AdminCaller
 from clarion.admin.operations import OperationAnswer, Operations, Query
 from clarion.admin.paths import path_of
 from clarion.admin.rendering import Renderer
 from clarion.clock import Clock
-from clarion.http.asgi import Headers, Request, Response, respond_json
+from clarion.http.asgi import Headers, Request, Response
 
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 _SEE_OTHER = 303
@@ -82,9 +80,6 @@ class Visit:
         """Return a page."""
         body = await self.renderer.render(template, self, values)
         return Response(status, body.encode(), (_HTML, *(cookies or ())))
-
-    def answer_json(self, value: Any) -> Response:
-        return respond_json(200, msgspec.json.encode(value))
 
     def redirect(
         self, path: str, *, notice: str | None = None, cookies: Headers | None = None

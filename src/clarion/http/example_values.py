@@ -17,7 +17,6 @@ _NOW = "2026-11-17T09:30:00.000Z"
 _LATER = "2026-11-18T06:00:00.000Z"
 _NEXT_YEAR = "2027-11-17T09:30:00.000Z"
 _PEM = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE…\n-----END PUBLIC KEY-----"
-_P256DH = "BNcRdreALRFXTkOOUHK1EtK2wtaz5Ry4YfYCA_0QTpQtUbVlUls0VJXg7A8u-Ts1XbjhazAkj7I99e8QcYP7DkM"
 _SETUP_URL = "https://clarion.example.com/admin/setup#st_4kD9…"
 
 VALUES: dict[str, Any] = {

@@ -48,8 +48,7 @@ from clarion.http.asgi import (
 from clarion.http.budgets import MemoryBudget, Running
 from clarion.http.connections import Requests, watch
 from clarion.http.cors import Cors, is_from_another_origin
-from clarion.http.methods import Methods
-from clarion.http.path_templates import PathTemplates
+from clarion.http.paths import Methods, PathTemplates
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import ResponseSender

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sized
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from clarion import __version__
 from clarion.nodes.bus_counts import BusCounts
@@ -75,8 +75,9 @@ class Metrics:
         # The numbers of the text that was begun last, and of the one that was completed last.
         self._begun = self._completed = 0
         self._text = b""
-        self._tally = _RequestTally()
-        self.registry.register(self._tally)
+        # By method, route and status.
+        self._request_times = Tally()
+        self.registry.register(Scraped(self._read_requests))
         ProcessCollector(registry=self.registry)
         doc = "The version of the server, as a label."
         build = Gauge("clarion_build_info", doc, ("version",), registry=self.registry)
@@ -96,7 +97,18 @@ class Metrics:
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request, with the time it took."""
-        self._tally.add(method, route, status, seconds)
+        self._request_times.add(seconds, (method, route, status))
+
+    def _read_requests(self) -> Iterable[Metric]:
+        times = self._request_times
+        labels, doc = ("method", "route", "status"), "HTTP requests by method, route and status."
+        yield counter("clarion_http_requests", doc, labels, times.count())
+        doc = "Time from the request headers to the response."
+        by_route = times.group(lambda each: each[1:2])
+        yield by_route.read("clarion_http_request_seconds", doc, ("route",))
+        doc = "Time of a request to the push gateway: pushes, broadcast channels, devices."
+        pushes = times.group(lambda each: each if each[1].startswith(_GATEWAY) else None)
+        yield pushes.read("apns_http_request_duration_seconds", doc, labels, _REQUEST_BUCKETS_S)
 
     def watch_writer(self, writer: Writer) -> None:
         """Export the counts of the group-commit writer."""
@@ -129,8 +141,7 @@ class Metrics:
     def watch_rendering(self, times: Tally) -> None:
         """Export how long texts take to render."""
         doc = "Time to render the text of a notification for a channel."
-        read = lambda: [times.read("clarion_render_seconds", doc)]  # noqa: E731
-        self.registry.register(Scraped(read))
+        self.registry.register(Scraped(lambda: [times.read("clarion_render_seconds", doc)]))
 
     def watch_certificate(self, ends_at: float) -> None:
         """Export when the certificate of the listeners ends, in seconds since 1970."""
@@ -242,39 +253,9 @@ class Metrics:
     async def _render_in_turns(self) -> bytes:
         slices, parts = WorkSlices(), []
         for metric in self.registry.collect():
-            parts.append(generate_latest(_Single(metric)))
+            parts.append(generate_latest(Scraped(partial(iter, [metric]))))
             await slices.pause()
         return b"".join(parts)
-
-
-class _Single(Collector):
-    """One metric that was collected before."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
-
-    def collect(self) -> Iterable[Metric]:
-        return (self._metric,)
-
-
-class _RequestTally(Collector):
-    """Counts and times of requests, by method, route and status."""
-
-    def __init__(self) -> None:
-        self._times = Tally()
-
-    def add(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._times.add(seconds, (method, route, status))
-
-    def collect(self) -> Iterable[Metric]:
-        labels, doc = ("method", "route", "status"), "HTTP requests by method, route and status."
-        yield counter("clarion_http_requests", doc, labels, self._times.count())
-        doc = "Time from the request headers to the response."
-        by_route = self._times.group(lambda each: each[1:2])
-        yield by_route.read("clarion_http_request_seconds", doc, ("route",))
-        doc = "Time of a request to the push gateway: pushes, broadcast channels, devices."
-        pushes = self._times.group(lambda each: each if each[1].startswith(_GATEWAY) else None)
-        yield pushes.read("apns_http_request_duration_seconds", doc, labels, _REQUEST_BUCKETS_S)
 
 
 class CircuitMetrics:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from clarion.access.model import Scope
 from clarion.admin.figures import (
     RANGES,
@@ -19,7 +21,7 @@ from clarion.admin.figures import (
 )
 from clarion.admin.page import app_page
 from clarion.admin.visit import Visit
-from clarion.http.asgi import Response
+from clarion.http.asgi import Response, respond_json
 
 _DEFAULT = "1h"
 
@@ -40,7 +42,8 @@ async def answer_figures(visit: Visit) -> Response:
     """Return what the plots show and what goes on now; the page asks every few seconds."""
     _, chosen = _find_range(visit)
     figures = await _read_figures(visit, chosen)
-    return visit.answer_json(figures["plots"] | {"live": await visit.get("live")})
+    shown = figures["plots"] | {"live": await visit.get("live")}
+    return respond_json(200, msgspec.json.encode(shown))
 
 
 def _find_range(visit: Visit) -> tuple[str, Range]:
