@@ -1,4 +1,4 @@
-"""Answers everything under `/admin`: static files, and pages for whom they are."""
+"""Answers everything under `/admin`: static files, and pages for those who may open them."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ from clarion.errors import FieldFault
 TOKEN_RENEWED_MS = 45 * 60 * 1000
 # The clock of this machine may be corrected a little; beyond that a token is not used any more.
 TOKEN_AHEAD_MS = 60_000
-# If Apple says that a token has expired that is younger than this, then another one has, too.
+# If Apple calls a younger token than this expired, a new one would be refused as well.
 TOKEN_SETTLED_MS = 60_000
-# As Apple asks for after an error of its own.
+# The wait that Apple asks for after an error of its own.
 ERROR_WAIT_S = 900.0
 TOKEN_UPDATE_WAIT_S = 1200.0
 BAD_DEVICE_TOKEN = "400 BadDeviceToken"  # noqa: S105
@@ -134,14 +134,14 @@ class ProviderToken:
         self._issued_at = self._signed_at = 0
 
     def get(self) -> str:
-        """Return the token. One that the clock has left behind is renewed, too."""
+        """Return the token. It is renewed when it is old, and when the clock was set back."""
         age = self._clock.now() - self._issued_at
         if not self._text or not -TOKEN_AHEAD_MS <= age < TOKEN_RENEWED_MS:
             self._sign()
         return self._text
 
     def replace(self, refused: str) -> str | None:
-        """Return another token in place of one that Apple took for expired.
+        """Return another token in place of one that Apple refused as expired.
 
         None if that was signed just now: then the clock of this machine is wrong.
         """

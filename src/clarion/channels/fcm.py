@@ -179,7 +179,7 @@ class FcmSender:
         if not isinstance(token, AccessToken):
             return token
         outcome = await self._post(_DRY_RUN, token)
-        # One that is refused for what it says was sent by someone who may send.
+        # A rejected payload still proves that the credentials are valid.
         is_allowed = isinstance(outcome, Delivered | Rejected)
         return Verified(response="the account may send") if is_allowed else outcome
 

@@ -84,7 +84,7 @@ class ProviderRequest(NamedTuple):
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request; the names of `headers` are the same in whatever case.
+    """The answer to a request; the names of `headers` are not case-sensitive.
 
     The body is empty if it broke off: the status is what counts.
     """

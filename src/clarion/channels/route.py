@@ -1,4 +1,4 @@
-"""One provider at work: its sender, its slots, its circuit breaker, and how it fared lately."""
+"""One provider at work: its sender, its slots, its circuit breaker, and its recent results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WAITING_LIMIT = 1_000
 
 @dataclass(slots=True)
 class RouteHealth:
-    """How a provider fared on this node, since it was opened."""
+    """The last results of a provider on this node, since it was opened."""
 
     succeeded_at: int | None = None
     failed_at: int | None = None

@@ -134,7 +134,7 @@ class Targets:
     def check_url(self, url: str) -> str:
         """Return the URL; `ValueError` with the reason if it can never be called.
 
-        For URLs that are put: it resolves no name.
+        For URLs that are stored: no name is resolved.
         """
         return check_url(url, self.allowed)
 

@@ -72,7 +72,7 @@ ANSWERS = AnswerTable(
 
 
 class WebPushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whom a push service may write to, if messages cause trouble."""
+    """The contact for push services, should messages cause trouble."""
 
     subject: str
 

@@ -100,7 +100,7 @@ class Request:
 
     @property
     def who(self) -> str:
-        """Whom the request is counted against: the key, the user, or else the address."""
+        """What the request is counted against: the key, the user, or else the address."""
         return identity_of(self.caller) if self.caller else str(self.scope["client"][0])
 
     def header(self, name: bytes) -> str | None:

@@ -20,7 +20,7 @@ class MemoryBudget:
     """Bytes held in memory, of all callers and of each."""
 
     def __init__(self, largest_bytes: int = 0) -> None:
-        """Have room for one piece of the largest size for each of four callers, or for more."""
+        """Reserve one maximum-size body for each of four callers, or more."""
         self._total = max(TOTAL_BYTES, _CALLERS * largest_bytes)
         self._share = self._total // _CALLERS
         self._held: dict[str, int] = {}

@@ -52,8 +52,8 @@ _CROWDED_PASS_S = 0.02
 _FEW_CONNECTIONS = 1_000
 # Where `struct tcp_info` of Linux has the number of bytes received.
 _BYTES_RECEIVED = struct.Struct("=128xQ")
-# While the server stops: a client that was told so has read it by then, and one that reads nothing
-# must not hold up the stop.
+# While the server stops: by then a client has read the notice, and one that reads nothing must not
+# hold up the stop.
 _STOPPING_S = 2.0
 # When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
 # does not look at the connections it has while it fails to accept more. The reserve is larger than
@@ -149,7 +149,7 @@ class HttpConnections:
         requests.idle_s = 0.0
 
     async def run(self) -> None:
-        """Close what is beyond the limits, again and again."""
+        """Close connections beyond the limits, until cancelled."""
         checked_at = time.monotonic()
         while True:
             before = time.monotonic()

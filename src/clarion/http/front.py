@@ -263,7 +263,7 @@ class Front:
     async def _answer_caller(
         self, request: Request, sender: ResponseSender, extra: Headers
     ) -> Streamed | None:
-        """Answer a request of a caller, of which a limited number may run at a time."""
+        """Answer a request of a caller; a limited number of each may run at a time."""
         is_foreign = is_from_another_origin(request)
         if is_foreign:
             self._cors.open(extra)

@@ -29,13 +29,13 @@ _BACKLOG = 1_024
 _STREAMS = 1_000
 # Requests that may run at a time, not counting live streams. Each takes about 7 KiB.
 _RUNNING = 3_000
-# So many are started in the order in which they arrive; if there are more, connections take turns,
-# which costs a tenth of a short request. So many wait then. Of those that arrive together some are
-# started each time the loop comes round: a step of a thousand takes 100 ms.
+# Up to 600 start in arrival order. With more, connections take turns, which costs a tenth of a
+# short request, and up to 5,000 wait. Of those that arrive together, 50 start in each round of the
+# loop: a step of a thousand takes 100 ms.
 _AT_ONCE = 600
 _STARTED_TOGETHER = 50
 _WAITING = 5_000
-# When so many wait, a connection that has only a few of them may add some more.
+# When the queue is full, a connection that has only a few requests in it may add some more.
 _FEW_ARRIVED = 10
 # Connections without room that are passed over to find one that has some.
 _LOOK_AHEAD = 50
@@ -141,8 +141,8 @@ class _Scheduler(CallbackScheduler):
     Granian has no limit of its own. A client that makes the server reset its streams can start more
     requests than the limit of streams, and the loop must answer those that were reset too. So when
     many requests run, the others wait in a queue for each connection, from which they are started
-    in turn: whoever sends a few is not behind whoever sends thousands. Beyond a limit they are
-    refused.
+    in turn: a client that sends a few is not behind one that sends thousands. Beyond a limit they
+    are refused.
     """
 
     count_streams: Callable[[], int]  # live streams do not count
@@ -153,7 +153,7 @@ class _Scheduler(CallbackScheduler):
         self._app = app
         # Each with the first part of its body, if that is on its way.
         self._arrived: deque[tuple[Any, Any]] = deque()
-        # Of the thread of the listener: once so many have arrived, how many of each connection.
+        # Of the thread of the listener: the requests of each connection, once the queue is full.
         self._arrived_of: Counter[Any] | None = None
         # Of the event loop alone.
         self._running = 0

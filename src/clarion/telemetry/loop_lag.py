@@ -1,7 +1,7 @@
 """Watches the event loop: how late it runs, and what blocked it.
 
 Everything in this process shares one loop, so long work on it delays everything. A timer on
-the loop measures how late it is called; a thread beside the loop notes, while the loop is blocked,
+the loop measures how late it is called; a thread next to the loop notes, while it is blocked,
 where it is.
 """
 

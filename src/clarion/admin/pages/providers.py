@@ -1,4 +1,4 @@
-"""Providers: how they fare, the form of each kind, and tests."""
+"""Providers: their recent results, the form of each kind, and tests."""
 
 from __future__ import annotations
 
