@@ -119,7 +119,7 @@ class Services:
         self._build_work(settings, stores)
         self.sockets = self._build_sockets(settings, stores)
         self.audit_loop = _build_audit_loop(settings, stores)
-        self.loop_watch = LoopWatch(self.metrics.loop_lag)
+        self.loop_watch = LoopWatch(self.metrics.loop_lag.observe)
         self._watch(stores, supervisor)
 
     def _open_metrics(self) -> None:
