@@ -21,7 +21,7 @@ from clarion.people.sql import Users
 from clarion.push.model import Device, DeviceDetails, Platform
 from clarion.push.registry import hash_secret
 from clarion.push.sql.devices import ADD as ADD_DEVICE
-from clarion.push.sql.devices import DEVICES
+from clarion.push.tables import DEVICES
 from clarion.settings import Settings, load
 from clarion.store.engine import Engine
 from clarion.store.opening import open_engine

@@ -65,7 +65,7 @@ class HubBus:
             del self._hub.holders[device_id]
 
     async def settle(self) -> None:
-        """Whatever is held is seen at once."""
+        """What is held is seen at once."""
 
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
         holders = self._hub.holders

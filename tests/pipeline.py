@@ -46,9 +46,9 @@ from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
 from clarion.push.metrics import GatewayMetrics
 from clarion.push.registry import Registry
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages
-from clarion.push.sql.topics import SqlBroadcasts
+from clarion.push.sql.topics import Broadcasts
 from clarion.store.engine import Engine
 from clarion.store.statement import keys_of, statement
 from tests.factories import NOW
@@ -229,13 +229,13 @@ def build_pipeline(
     connections = Connections()
     dispatch = Dispatch(
         messages=SqlMessages(engine),
-        broadcasts=SqlBroadcasts(engine),
+        broadcasts=Broadcasts(engine),
         connections=connections,
         clock=clock,
         metrics=GatewayMetrics(CollectorRegistry()),
         stored_limit=1_000,
     )
-    registry = Registry(SqlDevices(engine), connections, clock, Vault(bytes(32)))
+    registry = Registry(Devices(engine), connections, clock, Vault(bytes(32)))
     ports = PipelinePorts(
         events=SqlEvents(engine),
         queue=SqlQueue(engine),
@@ -245,8 +245,8 @@ def build_pipeline(
         deliveries=SqlDeliveries(engine),
         users=Users(engine),
         segments=Segments(engine),
-        devices=SqlDevices(engine),
-        broadcasts=SqlBroadcasts(engine),
+        devices=Devices(engine),
+        broadcasts=Broadcasts(engine),
         catalog=Catalog(
             SqlTypes(engine), SqlCategories(engine), SqlTemplates(engine), clock, DirectSandbox()
         ),

@@ -1,4 +1,4 @@
-"""Nodes in one process that record what they tell, and can be made deaf."""
+"""Nodes in one process that record what they publish, and can be disconnected."""
 
 from collections.abc import Collection
 
@@ -6,7 +6,7 @@ from tests.hub import Hub, HubBus
 
 
 class RecordedBus(HubBus):
-    """While it is not hearing it reaches nobody, and nobody reaches it."""
+    """While it is disconnected it sends and receives nothing."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
@@ -26,7 +26,7 @@ class RecordedBus(HubBus):
         return await super().find_held(device_ids) if self.is_connected else frozenset()
 
     def take(self, subject: str, data: bytes) -> None:
-        """Receive something again, as it was told."""
+        """Receive a message again."""
         self._take(subject, data)
 
     def reconnect(self) -> None:

@@ -153,7 +153,7 @@ MUTANTS = (
         "self._members.note(numbers, now, self.list_living())",
         "self._members.note(numbers, now, {})",
         "tests/unit/nodes/test_redis_bus.py::"
-        "test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it",
+        "test_a_node_that_does_not_count_is_silent_until_the_store_does_not_know_it",
     ),
     Mutant(
         "expired-after-delivered",
@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         "expired-sent",
         "push/session.py",
-        "            if message.expires_at <= now + self._time_of_day.offset:\n",
+        "            if message.expires_at <= now + self._clock_offset.ms:\n",
         "            if message.expires_at <= 0:\n",
         "tests/unit/push/test_session.py::test_a_message_that_has_expired_is_dropped_and_not_sent",
     ),

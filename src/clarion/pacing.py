@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,6 +22,11 @@ WORK_SLICE_S = 0.015
 # more are read at once.
 _FIRST_CHUNK = 16
 _QUICK_S = 0.001
+
+
+def cut(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    """Yield the items in parts of at most `count`."""
+    return (items[start : start + count] for start in range(0, len(items), count))
 
 
 class Pace:

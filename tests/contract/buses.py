@@ -17,7 +17,7 @@ from tests.hub import Hub
 
 SYSTEM_CLOCK = SystemClock()
 HEARS_WITHIN_S = 30.0
-# Joins another node, which hears already, until the block ends: then it leaves in good order.
+# Joins another node, which is connected already, until the block ends: then it leaves properly.
 Join = Callable[[], AbstractAsyncContextManager[Bus]]
 
 
@@ -51,7 +51,7 @@ async def joined_redis(
     node_id: str = "",
     gone_s: float = 60.0,
 ) -> AsyncIterator[RedisBus]:
-    """A node on Redis, from when it hears."""
+    """A node on Redis, once it is connected."""
     breaker = make_breaker(url, installation_id, probe_every_s=probe_every_s)
     bus = RedisBus(
         breaker,

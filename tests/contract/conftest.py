@@ -28,22 +28,13 @@ from clarion.nodes.redis.breaker import make_breaker
 from clarion.nodes.redis.limits import RedisLimits
 from clarion.people.segments.sql.segments import Segments
 from clarion.people.sql import Users
-from clarion.push.port import (
-    Broadcasts,
-    Devices,
-    FeedbackList,
-    History,
-    Messages,
-    Statistics,
-    Topics,
-)
-from clarion.push.sql.devices import SqlDevices
-from clarion.push.sql.feedback import SqlFeedback
+from clarion.push.messages import History, Messages
+from clarion.push.sql.devices import Devices
+from clarion.push.sql.feedback import FeedbackList
 from clarion.push.sql.messages import SqlHistory, SqlMessages
-from clarion.push.sql.statistics import SqlStatistics
-from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
-from clarion.push.webpush.port import PushEndpoints
-from clarion.push.webpush.sql import SqlPushEndpoints
+from clarion.push.sql.statistics import Statistics
+from clarion.push.sql.topics import Broadcasts, Topics
+from clarion.push.webpush.sql import PushEndpoints
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate, open_engine, sqlite_path
 from clarion.store.postgres.engine import PostgresEngine
@@ -206,17 +197,17 @@ def admins(engine: Engine) -> AdminStores:
 
 @pytest.fixture
 def devices(engine: Engine) -> Devices:
-    return SqlDevices(engine)
+    return Devices(engine)
 
 
 @pytest.fixture
 def endpoints(engine: Engine) -> PushEndpoints:
-    return SqlPushEndpoints(engine)
+    return PushEndpoints(engine)
 
 
 @pytest.fixture
 def feedback(engine: Engine) -> FeedbackList:
-    return SqlFeedback(engine)
+    return FeedbackList(engine)
 
 
 @pytest.fixture
@@ -231,17 +222,17 @@ def history(engine: Engine) -> History:
 
 @pytest.fixture
 def topics(engine: Engine) -> Topics:
-    return SqlTopics(engine)
+    return Topics(engine)
 
 
 @pytest.fixture
 def broadcasts(engine: Engine) -> Broadcasts:
-    return SqlBroadcasts(engine)
+    return Broadcasts(engine)
 
 
 @pytest.fixture
 def statistics(engine: Engine) -> Statistics:
-    return SqlStatistics(engine)
+    return Statistics(engine)
 
 
 @pytest.fixture

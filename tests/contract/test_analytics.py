@@ -27,7 +27,7 @@ from clarion.history.sql.deliveries import SqlDeliveryReports
 from clarion.inbox.model import InboxAction
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.push.model import MessageStatus, Platform
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
 from tests.contract.conftest import Reopen
@@ -216,7 +216,7 @@ async def test_what_was_not_successful_counts_when_that_was_decided(day: Day, st
 async def test_a_push_counts_for_the_platform_that_was_tried_first(day: Day) -> None:
     devices = [make_device(day.app_id, platform=each) for each in (Platform.IOS, Platform.WEB)]
     for device in devices:
-        await SqlDevices(day.engine).add(device)
+        await Devices(day.engine).add(device)
     made_id = id_at(NOW)
     event = await day.store.accept(id=id_at(NOW), created_at=NOW)
     (job,) = await day.store.claim()
@@ -260,7 +260,7 @@ async def test_reads_dismissals_and_clicks_count_once_when_they_happen(day: Day)
 async def test_messages_to_devices_are_counted_by_platform_and_outcome(day: Day) -> None:
     messages = SqlMessages(day.engine)
     device = make_device(day.app_id, platform=Platform.CLARION)
-    await SqlDevices(day.engine).add(device)
+    await Devices(day.engine).add(device)
     made = [make_message(device.id, app_id=day.app_id, sequence=NOW * 1000 + n) for n in range(3)]
     for message in made:
         await messages.add(message, MessageStatus.QUEUED, None)
@@ -310,7 +310,7 @@ async def test_what_is_committed_late_is_added_once(day: Day) -> None:
 async def test_what_changes_before_a_minute_is_settled_is_not_counted_again(day: Day) -> None:
     """The reason of a decision is gone when sending fails, and the platform with the device."""
     device = make_device(day.app_id)
-    await SqlDevices(day.engine).add(device)
+    await Devices(day.engine).add(device)
     await SqlMessages(day.engine).add(
         make_message(device.id, app_id=day.app_id), MessageStatus.QUEUED, None
     )
@@ -318,7 +318,7 @@ async def test_what_changes_before_a_minute_is_settled_is_not_counted_again(day:
     await day.run(NOW + MINUTE)
     failed = {"status": DeliveryStatus.FAILED, "reason": ReasonCode.UNDELIVERED, "sent_at": NOW + 1}
     await day.put(day.delivery(made, NOW + MINUTE, channel=Channel.SMS, **failed))
-    await SqlDevices(day.engine).delete(day.app_id, device.id, NOW)
+    await Devices(day.engine).delete(day.app_id, device.id, NOW)
     await day.run(NOW + HOUR_MS)
     assert await day.read(Metric.DECISIONS, By.REASON) == {("allowed",): 1}
     counts = await day.read(Metric.MESSAGES, By.OUTCOME)

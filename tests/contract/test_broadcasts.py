@@ -1,4 +1,4 @@
-"""The `Broadcasts` port."""
+"""The contract of `Broadcasts`."""
 
 import asyncio
 
@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from clarion.errors import Conflict, IdempotencyKeyReused
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.push.model import Message, PushPriority, StoragePolicy, Subscription
-from clarion.push.port import Broadcasts, Topics
-from clarion.push.sql.topics import SqlBroadcasts
+from clarion.push.model import Message, PushPriority, StoragePolicy, TopicSubscription
+from clarion.push.sql.topics import Broadcasts, Topics
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_broadcast, make_once, make_topic, new_app_id
 
@@ -191,7 +190,7 @@ async def test_two_nodes_number_a_topic_without_a_gap_each_in_its_order(
         ]
         return [sequence for each in rounds for sequence in each]
 
-    nodes = (broadcasts, SqlBroadcasts(other_node))
+    nodes = (broadcasts, Broadcasts(other_node))
     here, there = await asyncio.gather(*map(publish_all, nodes))
     assert sorted([*here, *there]) == list(range(1, 201))  # type: ignore[type-var]
     assert here == sorted(here)  # type: ignore[type-var]
@@ -201,7 +200,7 @@ async def test_two_nodes_number_a_topic_without_a_gap_each_in_its_order(
 async def test_a_reader_never_sees_a_hole_while_two_nodes_publish(
     broadcasts: Broadcasts, other_node: Engine
 ) -> None:
-    nodes = (broadcasts, SqlBroadcasts(other_node))
+    nodes = (broadcasts, Broadcasts(other_node))
     count, seen = 150, list[int]()
 
     async def publish_all(node: Broadcasts) -> None:
@@ -220,7 +219,7 @@ async def test_a_reader_never_sees_a_hole_while_two_nodes_publish(
 async def test_nodes_that_publish_to_many_topics_do_not_stand_in_each_other_s_way(
     broadcasts: Broadcasts, other_node: Engine
 ) -> None:
-    nodes, names = (broadcasts, SqlBroadcasts(other_node)), [f"{n}" for n in range(10)]
+    nodes, names = (broadcasts, Broadcasts(other_node)), [f"{n}" for n in range(10)]
     many = [
         node.publish(
             make_broadcast(topic), StoragePolicy.ALL, make_once("app", key=f"{n}-{topic}-{i}")
@@ -291,7 +290,7 @@ async def test_subscribing_again_changes_nothing(broadcasts: Broadcasts) -> None
     await broadcasts.subscribe("app", "device", "news", NOW)
     await published(broadcasts, make_broadcast())
     assert await broadcasts.subscribe("app", "device", "news", NOW) == 0
-    assert await broadcasts.subscriptions("device") == (Subscription(topic="news", cursor=0),)
+    assert await broadcasts.subscriptions("device") == (TopicSubscription(topic="news", cursor=0),)
 
 
 async def test_a_new_subscription_starts_after_the_last_message_again(
@@ -376,7 +375,7 @@ async def test_of_several_with_one_collapse_id_the_newest_is_missed(
 async def test_of_many_with_one_collapse_id_at_two_nodes_the_newest_is_missed(
     broadcasts: Broadcasts, other_node: Engine
 ) -> None:
-    nodes = (broadcasts, SqlBroadcasts(other_node))
+    nodes = (broadcasts, Broadcasts(other_node))
     many = [make_broadcast(collapse_id="c") for _ in range(40)]
     publishing = (nodes[i % 2].publish(each, StoragePolicy.ALL) for i, each in enumerate(many))
     await asyncio.gather(*publishing)
@@ -441,7 +440,7 @@ async def test_a_sequence_is_not_used_again_when_its_message_is_gone(
 async def test_deleting_while_others_publish_leaves_nothing_behind(
     broadcasts: Broadcasts, topics: Topics, other_node: Engine
 ) -> None:
-    elsewhere = SqlBroadcasts(other_node)
+    elsewhere = Broadcasts(other_node)
     for n in range(5):
         topic = f"{n}"
         await topics.create(make_topic(topic))

@@ -27,7 +27,7 @@ async def nodes(request: pytest.FixtureRequest) -> AsyncIterator[Nodes]:
 
 
 class Received:
-    """What a node heard about subjects, call by call, and which devices it lost."""
+    """What a node received on subjects, call by call, and which devices it lost."""
 
     def __init__(self, bus: Bus, *subjects: str) -> None:
         self.calls: dict[str, list[list[bytes]]] = defaultdict(list)
@@ -61,11 +61,11 @@ async def until_held(bus: Bus, expected: set[str], *asked: str) -> None:
             await asyncio.sleep(ASK_EVERY_S)
 
 
-async def test_a_node_that_joined_hears(nodes: Nodes) -> None:
+async def test_a_node_that_joined_is_connected(nodes: Nodes) -> None:
     assert (await nodes.join()).is_connected
 
 
-async def test_what_is_told_reaches_all_other_nodes(nodes: Nodes) -> None:
+async def test_what_is_published_reaches_all_other_nodes(nodes: Nodes) -> None:
     publisher, *others = [await nodes.join() for _ in range(3)]
     own, *received = [Received(each, "key.ended") for each in (publisher, *others)]
     publisher.publish("key.ended", b"a")
@@ -99,7 +99,7 @@ async def test_what_is_said_in_one_turn_arrives_in_one_call(nodes: Nodes) -> Non
     assert (len(received.calls["one"]), len(received.calls["two"])) == (1, 1)
 
 
-async def test_subjects_that_nobody_hears_are_ignored(nodes: Nodes) -> None:
+async def test_subjects_without_a_subscriber_are_ignored(nodes: Nodes) -> None:
     publisher, listener = await nodes.join(), await nodes.join()
     received = Received(listener, "known")
     publisher.publish("unknown", b"a")
@@ -121,7 +121,7 @@ async def test_any_bytes_and_much_of_them_arrive(nodes: Nodes) -> None:
     assert received.of("all") == received.of("one") == said
 
 
-async def test_the_holder_of_a_device_is_told_and_nobody_else(nodes: Nodes) -> None:
+async def test_a_message_to_the_holder_of_a_device_reaches_no_other_node(nodes: Nodes) -> None:
     publisher, holder, other = [await nodes.join() for _ in range(3)]
     received, not_received = Received(holder, "push", "end"), Received(other, "push", "end")
     holder.hold("d", 1)
@@ -149,7 +149,7 @@ async def test_each_of_many_devices_is_found_at_its_node(nodes: Nodes) -> None:
     assert received[1].of("push") == [each.encode() for each in devices[1::2]]
 
 
-async def test_a_node_does_not_tell_itself_nor_about_devices_that_nobody_holds(
+async def test_a_node_sends_nothing_to_itself_nor_about_devices_that_nobody_holds(
     nodes: Nodes,
 ) -> None:
     publisher, other = await nodes.join(), await nodes.join()
@@ -213,7 +213,7 @@ async def test_held_and_released_within_a_turn_is_released(nodes: Nodes) -> None
     assert await other.find_held(["a", "b"]) == {"b"}
 
 
-async def test_the_newer_connection_wins_and_the_former_holder_is_told(nodes: Nodes) -> None:
+async def test_the_newer_connection_wins_and_the_former_holder_is_notified(nodes: Nodes) -> None:
     old, new, third = [await nodes.join() for _ in range(3)]
     lost, won = Received(old, "push"), Received(new, "push")
     old.hold("d", 1_000)
@@ -228,7 +228,7 @@ async def test_the_newer_connection_wins_and_the_former_holder_is_told(nodes: No
     assert await third.find_held(["d", "other"]) == {"d", "other"}
 
 
-async def test_the_older_connection_loses_and_is_told(nodes: Nodes) -> None:
+async def test_the_older_connection_loses_and_is_notified(nodes: Nodes) -> None:
     late, holder, third = [await nodes.join() for _ in range(3)]
     lost, kept = Received(late, "push"), Received(holder, "push")
     holder.hold("d", 1_001)
@@ -307,7 +307,7 @@ async def test_a_node_that_leaves_holds_nothing_and_the_others_go_on(nodes: Node
     await until(lambda: bool(received.of("push")))
 
 
-async def test_a_receiver_that_fails_is_logged_and_the_node_still_hears(nodes: Nodes) -> None:
+async def test_a_receiver_that_fails_is_logged_and_the_node_still_receives(nodes: Nodes) -> None:
     publisher, listener = await nodes.join(), await nodes.join()
     received = Received(listener, "good")
 

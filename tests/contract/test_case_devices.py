@@ -21,7 +21,7 @@ from clarion.push.model import (
     InvalidationReason,
     Platform,
 )
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.store.engine import Engine
 from tests.factories import (
     NOW,
@@ -39,7 +39,7 @@ from tests.sandbox import run_directly
 ENTRY = build_entry(built_in.TYPES["POST_LIKE"], (), run_directly)
 
 
-class CountingDevices(SqlDevices):
+class CountingDevices(Devices):
     """The `Devices` port; counts the reads of the devices of users."""
 
     def __init__(self, engine: Engine) -> None:

@@ -14,6 +14,7 @@ from clarion.errors import IdempotencyKeyReused
 from clarion.idempotency.model import StoredResponse
 from clarion.people.model import UserStatus
 from clarion.people.sql import Users
+from clarion.push.messages import History, Messages
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -24,9 +25,11 @@ from clarion.push.model import (
     MessageStatus,
     Platform,
 )
-from clarion.push.port import Broadcasts, Devices, FeedbackList, History, Messages
-from clarion.push.sql.devices import DEVICES, TOUCH_LIMIT, SqlDevices
+from clarion.push.sql.devices import TOUCH_LIMIT, Devices
+from clarion.push.sql.feedback import FeedbackList
 from clarion.push.sql.messages import SqlMessages
+from clarion.push.sql.topics import Broadcasts
+from clarion.push.tables import DEVICES
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import DAY, NOW, make_device, make_message, make_once, make_user, new_app_id
@@ -60,7 +63,7 @@ async def refresh(devices: Devices, device: Device) -> Device | None:
 
 async def all_devices(devices: Devices, app_id: str) -> list[Device]:
     """Return the devices of an app, whoever's they are."""
-    assert isinstance(devices, SqlDevices)
+    assert isinstance(devices, Devices)
     return list(map(DEVICES.read, await devices._engine.fetch(SELECT_ALL, app_id=app_id)))
 
 
@@ -103,7 +106,7 @@ async def test_of_many_with_one_token_at_once_one_is_added(devices: Devices) -> 
 async def test_two_nodes_that_race_for_one_token_add_one_device(
     devices: Devices, other_node: Engine
 ) -> None:
-    elsewhere = SqlDevices(other_node)
+    elsewhere = Devices(other_node)
     for _ in range(5):
         token_hash, app_id = make_device().token_hash, new_app_id()
         made = [make_device(app_id, token_hash=token_hash) for _ in range(10)]
@@ -117,7 +120,7 @@ async def test_two_nodes_that_race_to_refresh_a_token_agree_on_one_device(
     devices: Devices, other_node: Engine
 ) -> None:
     made = [make_device(token_hash=b"same") for _ in range(20)]
-    nodes = (devices, SqlDevices(other_node))
+    nodes = (devices, Devices(other_node))
     first = await added(devices, made[0])
     outcomes = await asyncio.gather(*(refresh(nodes[i % 2], d) for i, d in enumerate(made)))
     assert {each.id for each in outcomes if each} == {first.id}
@@ -454,7 +457,7 @@ async def test_many_devices_are_touched_in_commits_of_limited_size(
     ids = [f"unknown-{number}" for number in range(2 * TOUCH_LIMIT)]
     written = CountingEngine(engine)
     touched = dict.fromkeys([made[0].id, *ids, made[1].id], NOW)
-    await SqlDevices(written).touch(touched, NOW + 7)  # type: ignore[arg-type]
+    await Devices(written).touch(touched, NOW + 7)  # type: ignore[arg-type]
     assert written.rows == [TOUCH_LIMIT, TOUCH_LIMIT, 2]
     seen = [await devices.get("app", device.id) for device in made]
     assert [device and device.last_seen_at for device in seen] == [NOW + 7, NOW + 7, NOW]
@@ -610,7 +613,7 @@ async def test_deleting_adds_the_token_to_the_feedback_once(
 async def test_refreshing_and_invalidating_at_once_leave_the_device_in_one_of_both_states(
     devices: Devices, other_node: Engine
 ) -> None:
-    elsewhere = SqlDevices(other_node)
+    elsewhere = Devices(other_node)
     device = await added(devices, make_device())
     for moment in range(NOW, NOW + 10):
         invalidating = devices.invalidate("app", device.id, InvalidationReason.REVOKED, moment)
@@ -714,7 +717,7 @@ async def test_concurrent_changes_of_preferences_do_not_overwrite_each_other(
     def turn_off(name: str) -> Callable[[DevicePreferences], DevicePreferences]:
         return lambda old: DevicePreferences(types={**old.types, name: False})
 
-    nodes = (devices, SqlDevices(other_node))
+    nodes = (devices, Devices(other_node))
     await asyncio.gather(
         *(nodes[n % 2].set_preferences("app", device.id, turn_off(f"TYPE_{n}")) for n in range(4))
     )

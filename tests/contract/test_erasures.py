@@ -33,8 +33,9 @@ from clarion.people.erasure.sql.deleted_users import DeletedUsers
 from clarion.people.erasure.sql.erasures import Erasures
 from clarion.people.erasure.sql.exports import Exports
 from clarion.people.sql import Users
+from clarion.push.messages import Messages
 from clarion.push.model import DeviceDetails, MessageStatus
-from clarion.push.port import Devices, Messages
+from clarion.push.sql.devices import Devices
 from clarion.store.engine import Engine
 from clarion.store.opening import sqlite_path
 from clarion.store.statement import Unit, statement

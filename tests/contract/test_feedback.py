@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from clarion.errors import InvalidFields
 from clarion.push.model import Device, Feedback, InvalidationReason
-from clarion.push.port import Devices, FeedbackList
+from clarion.push.sql.devices import Devices
+from clarion.push.sql.feedback import FeedbackList
 from clarion.push.tables import FEEDBACK
 from clarion.store.engine import Engine
 from clarion.store.lifecycle.retention import prune

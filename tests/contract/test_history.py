@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.errors import InvalidFields
+from clarion.push.messages import History, Messages
 from clarion.push.model import (
     InvalidationReason,
     Message,
@@ -13,7 +14,7 @@ from clarion.push.model import (
     MessageStatus,
     PushPriority,
 )
-from clarion.push.port import Devices, History, Messages
+from clarion.push.sql.devices import Devices
 from tests.factories import NOW, make_device, make_message, new_app_id
 
 DELIVERED = (MessageStatus.DELIVERED, MessageReason.ACKNOWLEDGED)

@@ -9,7 +9,7 @@ from clarion.access.sql import Keys
 from clarion.errors import IdempotencyKeyReused, StoreUnavailable
 from clarion.idempotency.model import StoredResponse
 from clarion.idempotency.sql import IdempotencyKeys
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.store.engine import Engine
 from clarion.store.group_commit import Rows
 from clarion.store.statement import Row, Statement, Unit, Value, statement
@@ -91,8 +91,8 @@ async def test_a_key_and_a_device_are_stored_although_theirs_is_pruned(engine: E
     key, device = make_key(app_id), make_device(app_id=app_id)
     assert await Keys(forgetting(engine)).create(key, make_once(app_id)) is None
     assert await Keys(engine).find(key.id) == key
-    assert await SqlDevices(forgetting(engine)).add(device, make_once(app_id, key="d")) is True
-    assert await SqlDevices(engine).get(app_id, device.id) is not None
+    assert await Devices(forgetting(engine)).add(device, make_once(app_id, key="d")) is True
+    assert await Devices(engine).get(app_id, device.id) is not None
 
 
 async def test_a_request_whose_key_is_claimed_again_and_again_is_an_error(engine: Engine) -> None:

@@ -31,7 +31,7 @@ from clarion.push.model import (
     Platform,
     StoredMessage,
 )
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages, add_steps
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
@@ -62,7 +62,7 @@ class Phones:
 
     def __init__(self, engine: Engine, senders: Mapping[Channel, Sender] | None = None) -> None:
         self.engine, self.app_id, self.clock = engine, new_app_id(), FixedClock(NOW)
-        self.devices, self.messages = SqlDevices(engine), SqlMessages(engine)
+        self.devices, self.messages = Devices(engine), SqlMessages(engine)
         self.loud = self._make_device()
         self.quiet = self._make_device(preferences=QUIET)
         self.pipeline: Pipeline = build_pipeline(engine, self.clock, senders or {})

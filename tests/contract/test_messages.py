@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from clarion.push.messages import History, Messages
 from clarion.push.model import Message, MessageReason, MessageRecord, MessageStatus, PushPriority
-from clarion.push.port import History, Messages
 from clarion.push.sql.messages import SqlMessages
 from clarion.store.engine import Engine
 from tests.factories import DAY, NOW, make_message, new_app_id

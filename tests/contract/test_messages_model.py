@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clarion.push.messages import History, Messages
 from clarion.push.model import Message, MessageReason, MessageStatus, PushPriority
-from clarion.push.port import History, Messages
 from tests.factories import DAY, NOW, make_message, new_app_id
 from tests.replacing import replace
 

@@ -10,6 +10,7 @@ from clarion.catalog.model import Channel
 from clarion.history.model import Attempt, Delivery, DeliveryStatus, ReasonCode
 from clarion.history.sql import deliveries as steps
 from clarion.history.sql.deliveries import SqlDeliveries
+from clarion.push.messages import History, Messages
 from clarion.push.model import (
     Device,
     DeviceDetails,
@@ -20,7 +21,7 @@ from clarion.push.model import (
     StoredMessage,
     make_message_id,
 )
-from clarion.push.port import Devices, History, Messages
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages, add_steps
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit

@@ -16,8 +16,8 @@ from clarion.history.model import Content, PublishedTo, ReasonCode
 from clarion.idempotency.model import StoredResponse
 from clarion.people.sql import Users
 from clarion.push.model import Message
-from clarion.push.sql.devices import SqlDevices
-from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
+from clarion.push.sql.devices import Devices
+from clarion.push.sql.topics import Broadcasts, Topics
 from clarion.store.engine import Engine
 from tests.factories import (
     NOW,
@@ -48,7 +48,7 @@ async def publish(store: PipelineStore, message: Message, **more: object) -> obj
 
 
 async def stored_ids(store: PipelineStore) -> list[str]:
-    broadcasts = SqlBroadcasts(store.engine)
+    broadcasts = Broadcasts(store.engine)
     found = await broadcasts.missed(store.app_id, TOPIC, cursor=0, now=NOW, limit=100)
     return [each.id for each in found]
 
@@ -66,7 +66,7 @@ async def test_a_publication_is_an_event_a_job_and_a_message(store: PipelineStor
 
 async def test_publishing_creates_the_topic_closed(store: PipelineStore) -> None:
     await publish(store, make_message(store))
-    topic = await SqlTopics(store.engine).get(store.app_id, TOPIC)
+    topic = await Topics(store.engine).get(store.app_id, TOPIC)
     assert topic is not None
     assert not topic.is_open
     assert not topic.is_broadcast_channel
@@ -74,7 +74,7 @@ async def test_publishing_creates_the_topic_closed(store: PipelineStore) -> None
 
 async def test_a_deleted_topic_takes_neither(store: PipelineStore) -> None:
     await publish(store, make_message(store))
-    await SqlTopics(store.engine).delete(store.app_id, TOPIC, NOW)
+    await Topics(store.engine).delete(store.app_id, TOPIC, NOW)
     assert await publish(store, make_message(store, "m2")) is None
     assert await stored_ids(store) == []
 
@@ -114,7 +114,7 @@ async def test_of_one_request_sent_to_two_nodes_at_once_one_is_stored(
 
 
 async def test_following_creates_the_topic_and_changes_none(store: PipelineStore) -> None:
-    users, topics = Users(store.engine), SqlTopics(store.engine)
+    users, topics = Users(store.engine), Topics(store.engine)
     await users.put(make_user("ana", app_id=store.app_id))
     assert not await users.follow(store.app_id, "nobody", TOPIC, NOW)
     assert await topics.get(store.app_id, TOPIC) is None
@@ -128,7 +128,7 @@ async def test_following_creates_the_topic_and_changes_none(store: PipelineStore
 
 
 async def test_a_device_gets_what_was_published_after_it_subscribed(store: PipelineStore) -> None:
-    broadcasts, app_id = SqlBroadcasts(store.engine), store.app_id
+    broadcasts, app_id = Broadcasts(store.engine), store.app_id
     first, second, third = (f"{app_id}-{name}" for name in ("d1", "d2", "d3"))
     await broadcasts.subscribe(app_id, first, TOPIC, NOW)
     await publish(store, make_message(store, "m1"))
@@ -151,7 +151,7 @@ async def test_each_device_is_reached_once_whatever_comes_first(
     store: PipelineStore, other_node: Engine
 ) -> None:
     """Devices subscribe on two nodes while something is published."""
-    nodes = [SqlBroadcasts(store.engine), SqlBroadcasts(other_node)]
+    nodes = [Broadcasts(store.engine), Broadcasts(other_node)]
     ids = [f"{store.app_id}-{n}" for n in range(20)]
     await asyncio.gather(
         *(nodes[n % 2].subscribe(store.app_id, each, TOPIC, NOW) for n, each in enumerate(ids)),
@@ -193,7 +193,7 @@ async def verdict(
 async def test_only_devices_that_the_topic_does_not_reach_get_the_push(
     cases: CaseReader, store: PipelineStore
 ) -> None:
-    devices, broadcasts = SqlDevices(store.engine), SqlBroadcasts(store.engine)
+    devices, broadcasts = Devices(store.engine), Broadcasts(store.engine)
     ids = {}
     for name in ("early", "late", "never"):
         device = make_device(store.app_id)
@@ -216,8 +216,8 @@ async def test_a_device_of_another_push_service_is_not_reached_by_the_topic(
 ) -> None:
     device = make_device(store.app_id)
     device = replace(device, details=replace(device.details, user_id="ana"), address=b"sealed")
-    await SqlDevices(store.engine).add(device)
-    await SqlBroadcasts(store.engine).subscribe(store.app_id, device.id, TOPIC, NOW)
+    await Devices(store.engine).add(device)
+    await Broadcasts(store.engine).subscribe(store.app_id, device.id, TOPIC, NOW)
     await publish(store, make_message(store))
     reached, _ = await verdict(cases, store, PublishedTo(TOPIC, "m1"))
     assert reached == (device.id,)
@@ -229,10 +229,8 @@ async def test_no_device_and_all_devices_on_the_topic_are_told_apart(
     published = PublishedTo(TOPIC, "m1")
     assert await verdict(cases, store, published) == ((), ReasonCode.NO_DEVICE)
     device = make_device(store.app_id)
-    await SqlDevices(store.engine).add(
-        replace(device, details=replace(device.details, user_id="ana"))
-    )
-    await SqlBroadcasts(store.engine).subscribe(store.app_id, device.id, TOPIC, NOW)
+    await Devices(store.engine).add(replace(device, details=replace(device.details, user_id="ana")))
+    await Broadcasts(store.engine).subscribe(store.app_id, device.id, TOPIC, NOW)
     await publish(store, make_message(store))
     assert await verdict(cases, store, published) == ((), ReasonCode.SENT_TO_TOPIC)
 

@@ -1,12 +1,12 @@
-"""The `PushEndpoints` port."""
+"""The contract of `PushEndpoints`."""
 
 import asyncio
 
 from clarion.idempotency.model import StoredResponse
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
-from clarion.push.port import Devices
+from clarion.push.sql.devices import Devices
 from clarion.push.webpush.model import PushEndpoint, StoredEndpoint
-from clarion.push.webpush.port import ENDPOINTS_LIMIT, PushEndpoints
+from clarion.push.webpush.sql import ENDPOINTS_LIMIT, PushEndpoints
 from tests.factories import NOW, make_device, make_once, make_push_endpoint
 
 

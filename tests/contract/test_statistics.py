@@ -1,9 +1,12 @@
-"""The `Statistics` port."""
+"""The contract of `Statistics`."""
 
 import pytest
 
+from clarion.push.messages import Messages
 from clarion.push.model import InvalidationReason, MessageStatus
-from clarion.push.port import Broadcasts, Devices, Messages, Statistics
+from clarion.push.sql.devices import Devices
+from clarion.push.sql.statistics import Statistics
+from clarion.push.sql.topics import Broadcasts
 from tests.factories import NOW, make_device, make_message
 
 

@@ -1,4 +1,4 @@
-"""The `Topics` port."""
+"""The contract of `Topics`."""
 
 import asyncio
 
@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clarion.push.model import StoragePolicy, Topic
-from clarion.push.port import Broadcasts, Topics
-from clarion.push.sql.topics import MARK_DELETED, SqlTopics
+from clarion.push.sql.topics import MARK_DELETED, Broadcasts, Topics
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit
 from tests.factories import NOW, make_broadcast, make_topic, new_app_id
@@ -71,7 +70,7 @@ async def test_apps_do_not_share_topics(topics: Topics) -> None:
 async def test_of_one_name_at_two_nodes_at_once_one_topic_is_made(
     topics: Topics, other_node: Engine
 ) -> None:
-    nodes = (topics, SqlTopics(other_node))
+    nodes = (topics, Topics(other_node))
     made = [make_topic(created_at=n) for n in range(20)]
     outcomes = await asyncio.gather(*(nodes[i % 2].create(each) for i, each in enumerate(made)))
     assert outcomes.count(True) == 1

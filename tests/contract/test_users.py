@@ -12,7 +12,7 @@ from clarion.pages import Page
 from clarion.people.model import Consent, Preferences, StoredUser, User, UserFilter, UserStatus
 from clarion.people.profile import BillingAddress, Intelligence, Profile
 from clarion.people.sql import FOLLOWS_LIMIT, Users
-from clarion.push.sql.topics import SqlTopics
+from clarion.push.sql.topics import Topics
 from clarion.store.engine import Engine
 from clarion.store.statement import Unit, statement
 from tests.factories import NOW, make_user
@@ -196,7 +196,7 @@ async def test_a_user_follows_a_limited_number_of_topics(users: Users, engine: E
     assert await users.follow("app", "ana", names[0], NOW)
     with pytest.raises(Conflict, match="1,000 topics"):
         await users.follow("app", "ana", "one-more", NOW)
-    assert await SqlTopics(engine).get("app", "one-more") is None
+    assert await Topics(engine).get("app", "one-more") is None
     assert await users.follow("app", "bo", "one-more", NOW)
     await users.unfollow("app", "ana", names[0])
     assert await users.follow("app", "ana", "one-more", NOW)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from clarion.nodes.bus_counts import DropReason
+from clarion.nodes.bus import DropReason
 from clarion.nodes.redis.bus import RedisBus
 from clarion.nodes.redis.client import slot_of
 from clarion.nodes.redis.link import TIMEOUT_S

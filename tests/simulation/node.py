@@ -60,9 +60,9 @@ from clarion.push.dispatch import Dispatch
 from clarion.push.metrics import GatewayMetrics
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages
-from clarion.push.sql.topics import SqlBroadcasts
+from clarion.push.sql.topics import Broadcasts
 from clarion.sockets.protocol import HEARTBEAT_S
 from clarion.store.engine import Engine
 from clarion.store.lifecycle.retention import prune
@@ -198,7 +198,7 @@ class Node:
     def _build(self, engine: Engine) -> None:
         clock = self._clock
         self.connections, self.users = Connections(), Users(engine)
-        self.devices = SqlDevices(engine)
+        self.devices = Devices(engine)
         self.inboxes = SqlInboxes(engine)
         self.live = LiveClients(self.inboxes, per_user=10, total=100, bus=self.bus)
         self.deleted_apps = DeletedApps(Apps(engine))
@@ -218,7 +218,7 @@ class Node:
         self.registry = Registry(
             self.devices, self.connections, clock, VAULT, is_gone=self.active_users.is_gone
         )
-        broadcasts = SqlBroadcasts(engine, pause_s=engine.shared_read_pause_s)
+        broadcasts = Broadcasts(engine, pause_s=engine.shared_read_pause_s)
         self.dispatch = Dispatch(
             messages=SqlMessages(engine, pause_s=engine.shared_read_pause_s),
             broadcasts=broadcasts,
@@ -254,7 +254,7 @@ class Node:
         self.ledger = LedgerCheck(SqlLedger(engine))
         self.tasks = self._list_tasks(engine)
 
-    def _build_pipeline(self, engine: Engine, broadcasts: SqlBroadcasts) -> Pipeline:
+    def _build_pipeline(self, engine: Engine, broadcasts: Broadcasts) -> Pipeline:
         clock = SteadyClock(self._clock) if self._redis is None else self._clock
         self.types, self.templates = SqlTypes(engine), SqlTemplates(engine)
         self.catalog = Catalog(
@@ -327,7 +327,7 @@ class Node:
 
     async def _tick(self, _now: int) -> int:
         now = self._clock.monotonic()
-        for socket in self.endpoint.sockets:
+        for socket in list(self.endpoint.sockets):
             socket.tick(now)
         await self.endpoint.tick(now)
         return 0
@@ -365,7 +365,7 @@ class Node:
     async def stop(self) -> None:
         """Stop as SIGTERM does: finish what is under way."""
         self.is_ready = False
-        for socket in self.endpoint.sockets:
+        for socket in list(self.endpoint.sockets):
             socket.cut()
         await self.live.stop(STOP_S)
         self.pipeline.stop()

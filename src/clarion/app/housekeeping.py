@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from clarion.people.erasure.eraser import Eraser
     from clarion.people.last_seen import LastSeen
     from clarion.push.dispatch import Dispatch
-    from clarion.push.port import Devices
+    from clarion.push.sql.devices import Devices
     from clarion.settings import Settings
     from clarion.store.engine import Engine
 

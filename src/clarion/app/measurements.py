@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clarion.app.services import Services
     from clarion.app.stores import Stores
     from clarion.push.metrics import GatewayMetrics
-    from clarion.push.port import Statistics
+    from clarion.push.sql.statistics import Statistics
     from clarion.settings import Settings
     from clarion.telemetry.metrics import Metrics
 

@@ -42,12 +42,12 @@ from clarion.people.erasure.sql.erasures import Erasures
 from clarion.people.erasure.sql.exports import Exports
 from clarion.people.segments.sql.segments import Segments
 from clarion.people.sql import Users
-from clarion.push.sql.devices import SqlDevices
-from clarion.push.sql.feedback import SqlFeedback
+from clarion.push.sql.devices import Devices
+from clarion.push.sql.feedback import FeedbackList
 from clarion.push.sql.messages import SqlHistory, SqlMessages
-from clarion.push.sql.statistics import SqlStatistics
-from clarion.push.sql.topics import SqlBroadcasts, SqlTopics
-from clarion.push.webpush.sql import SqlPushEndpoints
+from clarion.push.sql.statistics import Statistics
+from clarion.push.sql.topics import Broadcasts, Topics
+from clarion.push.webpush.sql import PushEndpoints
 from clarion.settings import Settings
 from clarion.store.engine import Engine
 from clarion.store.migrations.plan import find_newest
@@ -105,13 +105,13 @@ class Stores:
         self.erasures = Erasures(engine, vault, clock, PERSONAL)
         self.exports = Exports(engine, PERSONAL)
         self._open_catalog(engine, sandbox)
-        self.devices = SqlDevices(engine)
-        self.feedback = SqlFeedback(engine)
+        self.devices = Devices(engine)
+        self.feedback = FeedbackList(engine)
         self.messages = SqlMessages(engine, pause_s=engine.shared_read_pause_s)
         self.history = SqlHistory(engine)
-        self.topics = SqlTopics(engine)
-        self.broadcasts = SqlBroadcasts(engine, pause_s=engine.shared_read_pause_s)
-        self.push_endpoints = SqlPushEndpoints(engine)
+        self.topics = Topics(engine)
+        self.broadcasts = Broadcasts(engine, pause_s=engine.shared_read_pause_s)
+        self.push_endpoints = PushEndpoints(engine)
         self._open_statistics(engine)
         self.events = SqlEvents(engine)
         self._open_queue(engine, clock)
@@ -133,7 +133,7 @@ class Stores:
         self.catalog = Catalog(self.types, self.categories, self.templates, self.clock, sandbox)
 
     def _open_statistics(self, engine: Engine) -> None:
-        self.statistics = SqlStatistics(engine)
+        self.statistics = Statistics(engine)
         self.ledger = SqlLedger(engine)
         self.tally = SqlTally(engine)
         self.analytics = Analytics(engine)

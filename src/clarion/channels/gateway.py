@@ -22,7 +22,7 @@ from clarion.push.model import (
     StoredMessage,
     make_message_id,
 )
-from clarion.push.port import Gateway
+from clarion.push.port import Dispatch
 
 # As for a push without an expiration.
 LIFETIME_MS = 30 * 24 * 3600 * 1000
@@ -32,7 +32,7 @@ LIFETIME_MS = 30 * 24 * 3600 * 1000
 class PushDevices:
     """Addresses pushes to devices of other services, and makes messages for those of our own."""
 
-    gateway: Gateway
+    gateway: Dispatch
     vault: Vault
     clock: Clock
 

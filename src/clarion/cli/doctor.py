@@ -31,8 +31,9 @@ from clarion.errors import ClarionError, StartError
 from clarion.http.listeners import check_free
 from clarion.nodes.redis.address import find_exposed, parse_address
 from clarion.nodes.redis.client import FAILURES, connect_once
-from clarion.nodes.sql import LEADERS, NODES, SELECT_LEADER
 from clarion.nodes.sql import SELECT as SELECT_NODES
+from clarion.nodes.sql import SELECT_LEADER
+from clarion.nodes.tables import LEADERS, NODES
 from clarion.settings import Settings
 from clarion.store.engine import Fetch
 from clarion.store.identity import SELECT as SELECT_INSTALLATION
@@ -267,7 +268,7 @@ async def _redis(settings: Settings) -> Finding:
     try:
         about, exposed = await connect_once(address), await find_exposed(address)
     except FAILURES as error:
-        hosts = ", ".join(f"{each.host}:{each.port}" for each in address.endpoints)
+        hosts = ", ".join(f"{each.host}:{each.port}" for each in address.servers)
         return "fault", f"{hosts} cannot be used: {str(error) or type(error).__name__}"
     detail = f"{about.product} {about.version}"
     if about.primaries:

@@ -120,7 +120,7 @@ class Intake:
         if sequence is None or isinstance(sequence, StoredResponse):
             return False if sequence is None else sequence
         self.on_accepted((job,))
-        await self.ports.gateway.announce_to_topic(message._replace(sequence=sequence))
+        await self.ports.gateway.topics.announce(message._replace(sequence=sequence))
         return True
 
     def _make_job(self, event: Event) -> Job:

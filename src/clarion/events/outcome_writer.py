@@ -26,7 +26,7 @@ from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes, Queue
 from clarion.events.tracing import JobTraces
 from clarion.history.model import DeliveryStatus
-from clarion.push.port import Gateway
+from clarion.push.port import Dispatch
 from clarion.telemetry.logs import event_id, get_logger
 
 TRIES = 5
@@ -67,7 +67,7 @@ class OutcomeWriter:
     on_due: Callable[[str, str], None]
     leases: Leases
     queue: Queue
-    gateway: Gateway | None = None  # None: nothing is sent to devices
+    gateway: Dispatch | None = None  # None: nothing is sent to devices
     trace: JobTraces | None = None  # None: traces are off
 
     async def run_safely(

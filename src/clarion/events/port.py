@@ -17,7 +17,7 @@ from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
 from clarion.people.port import Segments, Users
 from clarion.push.model import Message
-from clarion.push.port import Broadcasts, DeviceRegistry, Devices, Gateway
+from clarion.push.port import Broadcasts, DeviceRegistry, Devices, Dispatch
 from clarion.telemetry.traces import OFF, Tracer
 
 
@@ -263,7 +263,7 @@ class PipelinePorts:
     catalog: Catalog
     clock: Clock
     channels: Channels
-    gateway: Gateway
+    gateway: Dispatch
     registry: DeviceRegistry
     push_devices: PushDevices
     node_id: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qs
 
 from picows import WSUpgradeRequest
@@ -18,7 +19,7 @@ from clarion.inbox.live import EndReason, LiveClient, LiveClients
 from clarion.inbox.port import Inboxes
 from clarion.inbox.session import Apply, Authorise, Pull, UserRequest, UserSession
 from clarion.sockets.protocol import APP_IS_DELETED, USER_IS_INACTIVE, CloseCode
-from clarion.sockets.shell import OpenSockets, Socket
+from clarion.sockets.shell import Socket
 from clarion.sockets.tasks import BackgroundTasks
 
 _CLOSES = {
@@ -67,7 +68,7 @@ class UserEndpoint:
     origins: Origins
     quotas: RequestQuotas
     clock: Clock
-    sockets: OpenSockets = field(default_factory=OpenSockets)
+    sockets: dict[Socket[Any], None] = field(default_factory=dict)
     tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     def accept(self) -> UserSocket:

@@ -1,1 +1,1 @@
-"""State that nodes share and may lose, in process memory or in Redis: rate limits."""
+"""What nodes share and may lose, in process memory or in Redis: the bus, presence, rate limits."""

@@ -1,12 +1,15 @@
 """The port of the bus: messages between the nodes on one database, and which node holds a device.
 
-Nothing on the bus is durable or acknowledged. What a message says is in the store before it is
+Nothing on the bus is durable or acknowledged. A change is in the store before its message is
 published, so a node that missed it finds it there. A node is notified when it may have missed one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 # Called on the loop with the messages of a subject, those of each node in the order of publishing.
@@ -70,7 +73,7 @@ class Bus(Protocol):
 
 
 class NoBus:
-    """The `Bus` port of a node without a bus.
+    """The `Bus` port of a node without a bus: nothing is sent or received.
 
     If it is alone on its database there is nothing to receive; otherwise it must ask the store.
     """
@@ -78,29 +81,21 @@ class NoBus:
     def __init__(self, *, is_alone: bool) -> None:
         self.is_connected = is_alone
 
-    def subscribe(self, subject: str, receive: Receive) -> None:
-        """Receive nothing."""
+    def subscribe(self, subject: str, receive: Receive) -> None: ...
 
-    def on_gap(self, call: Callable[[], None]) -> None:
-        """Miss nothing."""
+    def on_gap(self, call: Callable[[], None]) -> None: ...
 
-    def on_replaced(self, call: Replaced) -> None:
-        """Learn of no other connection."""
+    def on_replaced(self, call: Replaced) -> None: ...
 
-    def publish(self, subject: str, data: bytes) -> None:
-        """Reach nobody."""
+    def publish(self, subject: str, data: bytes) -> None: ...
 
-    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
-        """Reach nobody."""
+    def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None: ...
 
-    def hold(self, device_id: str, since: int) -> None:
-        """Reach nobody."""
+    def hold(self, device_id: str, since: int) -> None: ...
 
-    def release(self, device_id: str) -> None:
-        """Reach nobody."""
+    def release(self, device_id: str) -> None: ...
 
-    async def settle(self) -> None:
-        """Have nobody to wait for."""
+    async def settle(self) -> None: ...
 
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
         del device_ids
@@ -109,3 +104,25 @@ class NoBus:
 
 # For what is built without a bus.
 ALONE: Bus = NoBus(is_alone=True)
+
+
+class DropReason(StrEnum):
+    """Why a message did not leave this node, or was not understood here."""
+
+    UNAVAILABLE = "unavailable"  # no node could be reached
+    FULL = "full"  # more waited than there is space for
+    UNREADABLE = "unreadable"  # another version's frame
+
+
+@dataclass(slots=True)
+class BusCounts:
+    """What a bus has done since its start; messages of one turn are sent together in a frame."""
+
+    messages_sent: int = 0
+    messages_received: int = 0
+    frames_sent: int = 0
+    frames_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    rebuilds: int = 0  # how often it subscribed again
+    dropped: dict[DropReason, int] = field(default_factory=lambda: defaultdict(int))

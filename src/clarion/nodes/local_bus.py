@@ -15,19 +15,18 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from clarion.nodes.bus import Receive, Replaced
 from clarion.nodes.receivers import Receivers
 
 _HEADER_BYTES = 4
-# What is said within a turn of the loop goes out at its end, or when it is so much.
+# Messages of one turn of the loop are sent at its end, or when they have this size.
 _FRAME_BYTES = 64 * 1024
-# What a process may leave unread. Then nothing more is sent to it until it has read most of it, and
-# it is told that it missed something.
+# What a process may leave unread. Then nothing is sent to it until it has read most of it, and the
+# next frame says that it missed something.
 OUTBOX_BYTES = 8 * 1024 * 1024
 _READ_AGAIN_BYTES = 1024 * 1024
-# A frame of more is no frame of ours.
+# A larger frame is not ours.
 _LONGEST_FRAME_BYTES = 64 * 1024 * 1024
-# Devices in a frame, when all that are held are told.
+# Devices in a frame when all that are held are sent.
 _HELD_AT_ONCE = 5_000
 # A process that ends may have a commit under way.
 _SETTLE_S = 1.0
@@ -37,14 +36,17 @@ _CLOSE_S = 1.0
 
 
 class Frame(msgspec.Struct, array_like=True):
-    """What one process tells another at a time."""
+    """What one process sends to another at a time."""
 
     # When each connection was opened; None for what is released.
     held: dict[str, int | None] = {}
-    said: dict[str, list[bytes]] = {}
-    is_all: bool = False  # that is held: the receiver forgets what it knew of this process
-    has_missed: bool = False  # the receiver has
-    # A number that the receiver is to send back when it has seen this; and one that is sent back.
+    # By subject.
+    messages: dict[str, list[bytes]] = {}
+    # Whether `held` is complete: the receiver forgets what it knew of this process.
+    is_all: bool = False
+    # Whether the receiver missed something.
+    has_missed: bool = False
+    # A number that the receiver sends back when it has seen this frame; and one that is sent back.
     asked: int = 0
     seen: int = 0
 
@@ -109,9 +111,8 @@ class _Link(asyncio.Protocol):
             self.is_first_read = True
         del self._read[:start]
 
-    def say(self, subject: str, data: bytes) -> None:
-        """Add to the next frame."""
-        self._next.said.setdefault(subject, []).append(data)
+    def add(self, subject: str, data: bytes) -> None:
+        self._next.messages.setdefault(subject, []).append(data)
         self._next_bytes += len(data)
         if self._next_bytes >= _FRAME_BYTES:
             asked, self._next.asked = self._next.asked, 0
@@ -119,7 +120,7 @@ class _Link(asyncio.Protocol):
             self._next.asked = asked  # at the end of the turn
 
     def set_held(self, device_id: str, since: int | None) -> None:
-        """Add to the next frame; the last that is said of a device counts."""
+        """Add to the next frame; of several entries for a device the last one counts."""
         self._next.held[device_id] = since
 
     def ask(self, number: int) -> None:
@@ -131,14 +132,14 @@ class _Link(asyncio.Protocol):
         self._next.seen = number
 
     def flush(self) -> None:
-        """Send the next frame, if there is something in it."""
+        """Send the next frame, if it is not empty."""
         frame = self._next
-        if frame.held or frame.said or frame.asked or frame.seen:
+        if frame.held or frame.messages or frame.asked or frame.seen:
             self._next, self._next_bytes = Frame(), 0
             self.send(frame)
 
     def send(self, frame: Frame) -> None:
-        """Send a frame, or drop it if too much waits."""
+        """Send a frame; drop it if too much waits."""
         if self.is_full or self._transport is None:
             self._has_dropped = True
             return
@@ -155,7 +156,7 @@ class _Link(asyncio.Protocol):
 
 
 class _Settling(NamedTuple):
-    """Those who have not yet said that they have seen something."""
+    """The processes that have not yet confirmed a number."""
 
     links: set[_Link]
     done: asyncio.Future[None]
@@ -173,6 +174,9 @@ class LocalBus:
         self._links: list[_Link] = []
         self._first_frame = asyncio.Event()
         self._receivers = Receivers()
+        self.subscribe = self._receivers.subscribe
+        self.on_gap = self._receivers.on_gap
+        self.on_replaced = self._receivers.on_replaced
         self._held: dict[str, int] = {}
         self._elsewhere: dict[str, tuple[int, _Link]] = {}
         self._asked = 0
@@ -183,23 +187,14 @@ class LocalBus:
 
     # The port.
 
-    def subscribe(self, subject: str, receive: Receive) -> None:
-        self._receivers.subscribe(subject, receive)
-
-    def on_gap(self, call: Callable[[], None]) -> None:
-        self._receivers.on_gap(call)
-
-    def on_replaced(self, call: Replaced) -> None:
-        self._receivers.on_replaced(call)
-
     def publish(self, subject: str, data: bytes) -> None:
         for link in self._links:
-            link.say(subject, data)
+            link.add(subject, data)
         self._flush_soon()
 
     def send_to_holder(self, subject: str, device_id: str, data: bytes) -> None:
         if found := self._elsewhere.get(device_id):
-            found[1].say(subject, data)
+            found[1].add(subject, data)
             self._flush_soon()
 
     def hold(self, device_id: str, since: int) -> None:
@@ -232,14 +227,14 @@ class LocalBus:
         return [each.number for each in self._links]
 
     def send_to_process(self, number: int, subject: str, data: bytes) -> None:
-        """Tell one process."""
+        """Send a message to one process."""
         for link in self._links:
             if link.number == number:
-                link.say(subject, data)
+                link.add(subject, data)
         self._flush_soon()
 
     async def join(self, number: int, end: socket.socket) -> None:
-        """Talk to another process over a socket, until one of the two ends."""
+        """Exchange frames with another process over a socket, until one of the two ends."""
         end.setblocking(False)  # noqa: FBT003 - the socket's own signature
         on_room = partial(self._publish_all_held, has_missed=True)
         link = _Link(number, self._receive, self._lose, on_room)
@@ -249,14 +244,14 @@ class LocalBus:
         self._publish_all_held(link)
 
     async def wait_for_first_frames(self, limit_s: float) -> None:
-        """Wait until every other process has told what it holds, at most so long."""
+        """Wait until every other process has sent what it holds, for at most `limit_s`."""
         try:
             async with asyncio.timeout(limit_s):
                 while not all(link.is_first_read for link in self._links):
                     self._first_frame.clear()
                     await self._first_frame.wait()
         except TimeoutError:
-            pass  # it hangs, or has ended: it is served by the store
+            pass  # it hangs, or has ended: messages for it are in the store
 
     async def close(self) -> None:
         """Send what waits, and end all sockets."""
@@ -268,7 +263,7 @@ class LocalBus:
         ends = [link.ended for link in links]
         if ends and (await asyncio.wait(ends, timeout=_CLOSE_S))[1]:
             for link in links:
-                link.abort()  # it reads nothing
+                link.abort()  # the other process does not read
             await asyncio.wait(ends)
 
     def _publish_held(self, device_id: str, since: int | None) -> None:
@@ -322,8 +317,8 @@ class LocalBus:
         if frame.is_all:
             self._forget(link)
         self._receivers.replace(list(self._note_held(link, frame.held)))
-        for subject, said in frame.said.items():
-            self._receivers.receive(subject, said)
+        for subject, messages in frame.messages.items():
+            self._receivers.receive(subject, messages)
         if frame.has_missed:
             self._receivers.miss()
         if frame.asked:
@@ -334,7 +329,7 @@ class LocalBus:
         self._first_frame.set()
 
     def _note_held(self, link: _Link, held: dict[str, int | None]) -> Iterable[str]:
-        """Take note of what another process holds; yield what it took from this one."""
+        """Store what another process holds; yield what it took from this one."""
         for device_id, since in held.items():
             known = self._elsewhere.get(device_id)
             if since is None:
@@ -343,7 +338,7 @@ class LocalBus:
                 continue
             ours = self._held.get(device_id)
             if ours is not None and (ours, self.number) > (since, link.number):
-                continue  # that process learns of ours
+                continue  # that process receives ours
             if known is None or (known[0], known[1].number) <= (since, link.number):
                 self._elsewhere[device_id] = (since, link)
             if ours is not None:

@@ -1,7 +1,7 @@
-"""A node among those that serve the database: heart-beats, which others died, and who leads.
+"""A node among those that serve the database: heart-beats, nodes that are gone, and the leader.
 
-A node is gone when its row has not changed for several looks in a row. So no clock is compared with
-another one: neither skew nor a database that was away for a while makes a node look dead.
+A node is gone when its row has not changed for several looks in a row. Clocks are not compared:
+neither skew nor an interruption of the database makes a node look dead.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from clarion.nodes.sql import NodeRecords
 from clarion.telemetry.logs import get_logger
 
 BEAT_S = 2.0
-# A node that has not been seen for so many looks in a row, two seconds apart, is gone.
+# A node that has not changed in this number of looks in a row, two seconds apart, is gone.
 LOOKS = 4
-# For so long after a heart-beat no other node can have found this one gone.
+# How long after a heart-beat no other node can have found this one gone.
 LIVE_MS = 6_000
-# How long a leader leads, if it does not renew that. One that is gone is replaced earlier.
+# How long a leader leads without renewing. One that is gone is replaced earlier.
 LEADER_MS = 15_000
 _LEAVE_S = 5.0
 
@@ -65,7 +65,7 @@ class SharedMembership:
             await asyncio.sleep(BEAT_S)
 
     async def beat(self) -> None:
-        """Show that this node is there, and take over from those that are not any more."""
+        """Record that this node is alive, and take over from those that are gone."""
         began = self._clock.monotonic()
         self._node = replace(self._node, seen_at=self._clock.now())
         leader = await self._records.beat(self._node, until=self._node.seen_at + LEADER_MS)
@@ -89,7 +89,7 @@ class SharedMembership:
         return [node for node in others if self._looks[node.id][1] >= LOOKS]
 
     async def leave(self) -> None:
-        """Hand over what this node has claimed, and be no leader any more."""
+        """Hand over what this node has claimed, and stop leading."""
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await self._on_gone(self._node.id)
@@ -99,7 +99,7 @@ class SharedMembership:
 
 
 class SoleNode:
-    """The `Membership` port of a node that has its database for itself."""
+    """The `Membership` port of a node that is alone on its database."""
 
     is_leading = is_live = True
 
@@ -109,7 +109,7 @@ class SoleNode:
         self._clock = clock
 
     async def join(self) -> None:
-        """Be there: nobody has to know."""
+        """There is no other node."""
 
     async def run(self) -> None:
         await asyncio.Event().wait()

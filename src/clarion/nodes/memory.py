@@ -13,10 +13,9 @@ KEYS_LIMIT = 200_000
 
 
 class MemoryLimits:
-    """The `Limits` port: a dictionary for each window.
+    """The `Limits` and `NodeLimits` ports: a dictionary for each window.
 
-    A window lasts for its time whatever the clock is set to meanwhile: none begins or lasts longer
-    because of that.
+    A window keeps its length when the clock is set: none begins or lasts longer because of that.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -41,18 +40,15 @@ class MemoryLimits:
         return pick(quotas, used, window_s=window_s, now=now)
 
     def count(self, key: str, *, window_s: int, now: int) -> int:
-        """Count one use and return the count in the current window."""
         now -= self._clock.step_ms
         counts = self._counts_of(window_s, now // (window_s * 1000))
         count = counts[key] = counts.get(key, 0) + 1
         return count
 
     def find_reset_s(self, *, window_s: int, now: int) -> int:
-        """Return in how many seconds the current window ends."""
         return window_s - (now - self._clock.step_ms) // 1000 % window_s
 
     def read(self, key: str, *, window_s: int, now: int) -> int:
-        """Return the count in the current window."""
         now -= self._clock.step_ms
         return self._counts_of(window_s, now // (window_s * 1000)).get(key, 0)
 
@@ -65,7 +61,7 @@ class MemoryLimits:
 
 
 def pick(quotas: Sequence[Quota], used: Sequence[int], *, window_s: int, now: int) -> Taken:
-    """Return the quota with the least left after so many uses: the last one if it is exceeded."""
+    """Return the quota with the least left, by the uses of each: the last one if it is exceeded."""
     position, least = 0, quotas[0].limit - used[0]
     for other in range(1, len(used)):
         left = quotas[other].limit - used[other]
@@ -76,6 +72,6 @@ def pick(quotas: Sequence[Quota], used: Sequence[int], *, window_s: int, now: in
 
 
 def allowance(count: int, *, limit: int, window_s: int, now: int) -> Allowance:
-    """Return what is left of a limit after so many uses."""
+    """Return what is left of a limit after `count` uses."""
     end = (now // (window_s * 1000) + 1) * window_s * 1000
     return Allowance(limit, max(0, limit - count), -(-(end - now) // 1000), count > limit)

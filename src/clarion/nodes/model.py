@@ -19,7 +19,7 @@ class Node:
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """The node that does what one does for all. The token counts the leaders."""
+    """The node that does the work that one node does for all. The token counts the leaders."""
 
     node_id: str
     token: int

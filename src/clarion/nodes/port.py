@@ -45,10 +45,23 @@ class Limits(Protocol):
     async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
         """Count one use of each, in this order, up to the first that is exceeded; return that.
 
-        Those after it are not counted: whoever is beyond a limit of their own uses up nothing that
-        they share. If none is exceeded, the first with the least left is returned. It is one call,
-        however many there are.
+        Those after it are not counted: a caller beyond its own limit uses up no limit that it
+        shares. If none is exceeded, the first with the least left is returned. It is one call,
+        whatever the number of quotas.
         """
+
+
+class NodeLimits(Protocol):
+    """Counts uses on this node alone. Not async, because every push counts twice."""
+
+    def count(self, key: str, *, window_s: int, now: int) -> int:
+        """Count one use, and return the number of uses in this window of time."""
+
+    def read(self, key: str, *, window_s: int, now: int) -> int:
+        """Return the number of uses in this window of time."""
+
+    def find_reset_s(self, *, window_s: int, now: int) -> int:
+        """Return in how many seconds this window ends."""
 
 
 class Dependency(Protocol):
@@ -68,17 +81,17 @@ class Membership(Protocol):
         """Stay a member, until cancelled."""
 
     async def leave(self) -> None:
-        """Hand over at once what this node has."""
+        """Hand over at once what this node has claimed."""
 
     @property
     def is_leading(self) -> bool:
-        """Whether this node does what one does for all."""
+        """Whether this node does the work that one node does for all."""
 
     @property
     def is_live(self) -> bool:
-        """Whether other nodes surely know that this one is there.
+        """Whether other nodes certainly know that this one is alive.
 
-        Otherwise they may have taken over what it had claimed.
+        If not, they may have taken over what it had claimed.
         """
 
     @property

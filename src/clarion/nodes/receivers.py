@@ -1,4 +1,4 @@
-"""Who is called on a node with what its bus receives; the same for every adapter of the port."""
+"""The callbacks of a node for what its bus receives; the same for every adapter of the port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ P = ParamSpec("P")
 
 
 class Receivers:
-    """The calls that a node registered. One that fails is logged, and keeps no other from it."""
+    """The callbacks that a node registered. One that fails is logged; the others are called."""
 
     def __init__(self) -> None:
         self._by_subject: dict[str, Receive] = {}
@@ -20,31 +20,28 @@ class Receivers:
         self._replaced_calls: list[Replaced] = []
 
     def subscribe(self, subject: str, receive: Receive) -> None:
-        """Register what is called with messages about a subject."""
         if subject in self._by_subject:
             raise ValueError(f"two receivers of {subject}")
         self._by_subject[subject] = receive
 
     def on_gap(self, call: Callable[[], None]) -> None:
-        """Register what is called after a gap."""
         self._gap_calls.append(call)
 
     def on_replaced(self, call: Replaced) -> None:
-        """Register what is called with devices that another node holds now."""
         self._replaced_calls.append(call)
 
-    def receive(self, subject: str, said: Sequence[bytes]) -> None:
-        """Pass on what was received, unless nobody is registered for the subject."""
-        if said and (call := self._by_subject.get(subject)):
-            _call(subject, call, said)
+    def receive(self, subject: str, messages: Sequence[bytes]) -> None:
+        """Call what is registered for the subject, if anything."""
+        if messages and (call := self._by_subject.get(subject)):
+            _call(subject, call, messages)
 
     def miss(self) -> None:
-        """Announce that something may have been missed."""
+        """Report that something may have been missed."""
         for call in self._gap_calls:
             _call("gap", call)
 
     def replace(self, device_ids: Sequence[str]) -> None:
-        """Announce devices that another node holds now."""
+        """Report devices that another node holds now."""
         for call in self._replaced_calls if device_ids else ():
             _call("replaced", call, device_ids)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from clarion.nodes.model import Leader, Node
+from clarion.nodes.tables import LEADERS, NODES
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Unit, statement
 
 LIMIT = 1_000
-NODES = Record(Node)
-LEADERS = Record(Leader)
 BEAT = statement(
     "beat_node",
     f"""INSERT INTO nodes ({NODES.columns}) VALUES ({NODES.parameters})

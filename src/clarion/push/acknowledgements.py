@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from clarion.clock import Clock
 from clarion.errors import ServiceError
-from clarion.pacing import Pace
+from clarion.pacing import Pace, cut
 from clarion.push.connections import Connection, TopicCursor
+from clarion.push.messages import Messages
 from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import Message, MessageStatus
-from clarion.push.port import Broadcasts, Messages
+from clarion.push.sql.topics import Broadcasts
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.traces import OFF, Attribute, StepKind, Tracer
 
 RETRY_S = 1.0
-# After each commit, so that acknowledgements which come one by one share the next one. Nobody waits
-# for it: what a crash loses is sent again, with the same id.
+# The pause after each commit, so that acknowledgements that arrive one by one share the next one.
+# Nothing waits for it: if a crash loses an acknowledgement, the message is sent again, with its id.
 GATHER_S = 0.02
-# Rows in one unit. To settle as many takes a few milliseconds.
+# Rows in one unit. Settling that many takes a few milliseconds.
 ROWS_LIMIT = 500
 T = TypeVar("T")
 _Delivered = dict[Connection, list[Message]]
 
 
 class Acknowledgements:
-    """Records what devices acknowledge, all acknowledgements of a moment together."""
+    """Records what devices acknowledge, in one commit for all that arrive together."""
 
     def __init__(
         self,
@@ -66,8 +67,8 @@ class Acknowledgements:
     def skip(self, connection: Connection, messages: Sequence[Message]) -> None:
         """Move the cursors of topics past messages, delivered or not to be sent any more.
 
-        What was acknowledged is noted at once and stored later: a device that disconnects meanwhile
-        may connect again before that.
+        The cursor is changed at once and stored later: a device may disconnect and reconnect in
+        between.
         """
         if not self._is_recording:
             self._is_recording = True
@@ -83,7 +84,6 @@ class Acknowledgements:
                     self._moved[cursor] = device.id, message.topic or ""
 
     async def _record(self) -> None:
-        """Record until nothing is left."""
         try:
             while self._delivered or self._moved:
                 await self._record_waiting()
@@ -96,10 +96,10 @@ class Acknowledgements:
         moved, self._moved = self._moved, {}
         delivered, self._delivered = self._delivered, {}
         rows = [(*key, cursor.acknowledged) for cursor, key in moved.items() if cursor.advance()]
-        for part in _cut(rows):
+        for part in cut(rows, ROWS_LIMIT):
             await _repeat(self._broadcasts.advance_many, part)
         direct = [each for some in delivered.values() for each in some if each.topic is None]
-        for some in _cut(direct):
+        for some in cut(direct, ROWS_LIMIT):
             await _repeat(self._acknowledge, some)
         async for connection, messages in self._pace.over(delivered.items()):
             self._settle(connection, messages)
@@ -112,7 +112,7 @@ class Acknowledgements:
     def _settle(self, connection: Connection, messages: Sequence[Message]) -> None:
         now, connected_at = self._clock.now(), connection.session.connected_at
         for message in messages:
-            # Not negative: the clock may have been set since.
+            # Not negative: the clock may have been set back since.
             seconds = max(0, now - message.created_at) / 1000
             was_connected = message.created_at >= connected_at
             self._metrics.observe_delivery(message.priority, seconds if was_connected else None)
@@ -137,15 +137,10 @@ class Acknowledgements:
 
 
 async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T]) -> None:
-    """Write until it is written: devices do not repeat acknowledgements."""
+    """Retry until it is written: devices do not repeat acknowledgements."""
     while True:
         try:
             return await write(part)
         except ServiceError as error:
             get_logger().warning("acknowledgements_wait", code=error.code, count=len(part))
             await asyncio.sleep(RETRY_S)
-
-
-def _cut(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut rows into parts that are written without delaying others."""
-    return (rows[start : start + ROWS_LIMIT] for start in range(0, len(rows), ROWS_LIMIT))

@@ -5,26 +5,21 @@ Each check returns the value, or raises `ValueError` with the reason.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from urllib.parse import urlsplit
 
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-
 from clarion.push.model import Platform
+from clarion.push.model.vapid import POINT_BYTES, read_base64url, read_public_key
 
 # Tokens of APNs and FCM mean something to these services only.
 FOREIGN_TOKENS = frozenset({Platform.IOS, Platform.ANDROID})
 # Those of browsers have 150 to 500 characters.
 ENDPOINT_LENGTH = 2_000
-P256DH_BYTES = 65
 AUTH_BYTES = 16
 _TOKEN = re.compile(r"[!-~]{8,4096}")
 # For the OpenAPI document.
 TOKEN = f"^{_TOKEN.pattern}$"
 _PRINTABLE = re.compile(r"[!-~]+")
-_BASE64URL = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 
 
 def check_token(token: str) -> str:
@@ -51,29 +46,20 @@ def check_endpoint(endpoint: str) -> str:
 
 
 def check_p256dh(text: str) -> str:
-    wrong = f"must be a point of P-256: {P256DH_BYTES} bytes, uncompressed, in base64url"
-    key = _decode(text, P256DH_BYTES, wrong)
     try:
-        # Another length or form is refused above; this finds points that are not on the curve.
-        EllipticCurvePublicKey.from_encoded_point(SECP256R1(), key)
+        read_public_key(text)
     except ValueError as error:
+        wrong = f"must be a point of P-256: {POINT_BYTES} bytes, uncompressed, in base64url"
         raise ValueError(wrong) from error
     return text.rstrip("=")
 
 
 def check_auth(text: str) -> str:
-    _decode(text, AUTH_BYTES, f"must be {AUTH_BYTES} bytes in base64url")
-    return text.rstrip("=")
-
-
-def _decode(text: str, size: int, wrong: str) -> bytes:
-    if len(text) > 2 * size or not _BASE64URL.fullmatch(text):
-        raise ValueError(wrong)
-    bare = text.rstrip("=")
+    wrong = f"must be {AUTH_BYTES} bytes in base64url"
     try:
-        decoded = base64.urlsafe_b64decode(bare + "=" * (-len(bare) % 4))
-    except binascii.Error as error:
+        secret = read_base64url(text)
+    except ValueError as error:
         raise ValueError(wrong) from error
-    if len(decoded) != size:
+    if len(secret) != AUTH_BYTES:
         raise ValueError(wrong)
-    return decoded
+    return text.rstrip("=")

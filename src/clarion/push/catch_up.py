@@ -1,8 +1,8 @@
-"""Reads what may wait for connected devices because nobody told this node.
+"""Reads messages for connected devices that no other node has announced to this one.
 
-While the bus is not heard, another node cannot forward what it accepts. What it has just stored is
-found by `RecentMessages`; here all connections are compared with the store, every ten seconds, and
-once more when the bus is heard again: subscriptions too, and what was stored late.
+While the bus is disconnected, another node cannot forward what it accepts. What it has just stored
+is found by `RecentMessages`; here all connections are compared with the store, every ten seconds
+and once more when the bus is connected again: also subscriptions, and messages stored late.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from clarion.telemetry.logs import get_logger
 EVERY_S = 10.0
 DEVICES_AT_ONCE = 500
 TOPICS_AT_ONCE = 2_000
-# Between two chunks, at random: 10,000 devices are read for within seven seconds.
+# Between two chunks, at random: 10,000 devices are checked within seven seconds.
 _LONGEST_PAUSE_S = 0.5
 
 
 class CatchUp:
-    """Looks at all connections of this node, some of an app at a time, in any order."""
+    """Checks all connections of this node, some of one app at a time, in random order."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class CatchUp:
         dispatch.forwarding.on_unreadable = self._watch.note_gap
 
     async def run(self) -> None:
-        """Look whenever something may have been missed, until cancelled."""
+        """Check whenever something may have been missed, until cancelled."""
         while True:
             await self._watch.until_due()
             await self.catch_up()
 
     async def catch_up(self) -> None:
-        """Look once; what cannot be read is looked at the next time."""
+        """Check once; if the store does not answer, the rest is checked the next time."""
         for app_id, chunk in _cut(self._connections):
             try:
                 await self._dispatch.catch_up(app_id, chunk)
@@ -67,7 +67,7 @@ def _cut(connections: Iterable[Connection]) -> list[tuple[str, list[Connection]]
     A chunk is smaller if its devices are subscribed to many topics.
     """
     chunks: list[tuple[str, list[Connection]]] = []
-    # By app: the chunk that is not full, and how much it weighs.
+    # By app: the chunk that is not full, and the number of its topics.
     open_chunks: dict[str, tuple[list[Connection], int]] = {}
     for connection in connections:
         if connection.session.device is None:

@@ -14,9 +14,9 @@ from clarion.sockets.protocol import APP_IS_DELETED, USER_IS_INACTIVE, CloseCode
 
 @dataclass(slots=True, eq=False)
 class TopicCursor:
-    """How far a connected device has got with a topic.
+    """The position of a connected device in a topic.
 
-    Everything up to `read` was read: it is acknowledged, outstanding, or deferred, because its
+    Every message up to `read` was read: it is acknowledged, outstanding, or deferred because its
     priority is too low for a device that is not awake.
     """
 
@@ -47,7 +47,7 @@ class TopicCursor:
     def take(
         self, found: Sequence[Message], due: Collection[int], least: PushPriority, *, is_all: bool
     ) -> list[Message]:
-        """Note what was read after `start`, and return the messages to send."""
+        """Process what was read after `start`; return the messages to send."""
         last = self.read if is_all else found[-1].sequence
         for sequence in due:
             if sequence <= last:  # it is in `found`, or was deleted
@@ -83,7 +83,7 @@ class Connections:
         self._by_device: dict[str, Connection] = {}
         # In the order of their subscriptions.
         self._by_topic: dict[tuple[str, str], dict[Connection, None]] = {}
-        # By app and user: those of the user's devices, a few at most.
+        # By app and user: the connections of the user's devices, a few at most.
         self._by_user: dict[tuple[str, str], tuple[Connection, ...]] = {}
         self._counts: dict[str, int] = {}
         # Look-ups since the start, for the metrics.
@@ -122,7 +122,7 @@ class Connections:
         return connection
 
     def find(self, device_ids: Iterable[str]) -> list[Connection]:
-        """Return the connections of those devices that have one; these look-ups do not count."""
+        """Return the connections of those devices that have one; not counted as look-ups."""
         found = map(self._by_device.get, device_ids)
         return [connection for connection in found if connection is not None]
 
@@ -175,14 +175,12 @@ class Connections:
     def subscribe(
         self, app_id: str, topic: str, connection: Connection, cursor: TopicCursor
     ) -> None:
-        """Subscribe a connection to a topic."""
         if connection.topics is None:
             connection.topics = {}
         connection.topics[topic] = cursor
         self._by_topic.setdefault((app_id, topic), {})[connection] = None
 
     def unsubscribe(self, app_id: str, topic: str, connection: Connection) -> None:
-        """Unsubscribe a connection from a topic."""
         if connection.topics is not None:
             connection.topics.pop(topic, None)
         subscribers = self._by_topic.get((app_id, topic))
@@ -192,11 +190,9 @@ class Connections:
                 del self._by_topic[app_id, topic]
 
     def subscribers(self, app_id: str, topic: str) -> list[Connection]:
-        """Return the connections that are subscribed to a topic."""
         return list(self._by_topic.get((app_id, topic), ()))
 
     def has_subscribers(self, app_id: str, topic: str) -> bool:
-        """Return whether a connection is subscribed to a topic."""
         return (app_id, topic) in self._by_topic
 
     def _note(self, connection: Connection) -> None:

@@ -1,21 +1,21 @@
-"""Finds what other nodes changed about connected devices, and ends the connections concerned.
+"""Finds connected devices that other nodes changed, and ends their connections where needed.
 
-Needed only where several nodes share a database. Devices that another node says it has changed are
-checked at once. All are compared with the store at a steady pace, whatever the number of
-connections: 10,000 are checked within five seconds, 100,000 within fifty. While the bus is heard,
-that is done once in a while, in case that something was not told. A connection also ends if the
-device has a newer one on another node; the others write that every two seconds (`housekeeping.py`).
+Needed only if several nodes share a database. Devices that another node announces are checked at
+once. All are compared with the store at a steady pace: 10,000 connections are checked within five
+seconds, 100,000 within fifty. While the bus is connected that happens every few minutes, in case
+that a message was lost. A connection also ends if the device has a newer one on another node;
+nodes write that every two seconds while the bus is disconnected (`housekeeping.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from clarion.errors import ServiceError
 from clarion.nodes.bus import Bus
 from clarion.nodes.watch import Watch
+from clarion.pacing import cut
 from clarion.push.model import Device
 from clarion.push.registry import Registry
 from clarion.telemetry.logs import get_logger
@@ -27,10 +27,10 @@ _RETRY_S = 1.0
 
 
 class DeviceChanges:
-    """Compares the connected devices with the store, again and again.
+    """Compares the connected devices with the store periodically.
 
-    Before a device counts as deleted, `find_deleted_apps` ends the connections of deleted apps: the
-    devices of those are to hear that it was the app.
+    Before a device counts as deleted, `find_deleted_apps` closes the connections of deleted apps,
+    with that as the reason.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class DeviceChanges:
             self._registry.is_announced.clear()
             announced, self._registry.announced = self._registry.announced, {}
             for app_id, chunk in _cut(announced.values()):
-                while not await self._check(app_id, chunk):  # noqa: ASYNC110 - the store is asked
+                while not await self._check(app_id, chunk):  # noqa: ASYNC110 - a check of the store
                     await asyncio.sleep(_RETRY_S)
 
-    async def _check(self, app_id: str, devices: list[Device]) -> bool:
+    async def _check(self, app_id: str, devices: Sequence[Device]) -> bool:
         try:
             await self._registry.check(app_id, devices, self._find_deleted_apps)
         except ServiceError as error:
@@ -74,14 +74,9 @@ class DeviceChanges:
         return True
 
 
-def _cut(devices: Iterable[Device]) -> list[tuple[str, list[Device]]]:
-    """Return the devices by app, some at a time."""
+def _cut(devices: Iterable[Device]) -> list[tuple[str, Sequence[Device]]]:
+    """Return the devices in chunks of one app."""
     by_app: dict[str, list[Device]] = {}
     for device in devices:
         by_app.setdefault(device.app_id, []).append(device)
-    chunks = []
-    for app_id, several in by_app.items():
-        waiting = iter(several)
-        while chunk := list(islice(waiting, CHUNK)):
-            chunks.append((app_id, chunk))
-    return chunks
+    return [(app_id, chunk) for app_id, some in by_app.items() for chunk in cut(some, CHUNK)]

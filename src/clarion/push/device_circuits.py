@@ -1,7 +1,7 @@
-"""The circuit breakers of devices: one whose connections keep failing is left alone for a while.
+"""The circuit breakers of devices: one whose connections keep failing is refused for a while.
 
-Meanwhile it may not connect, and messages to it go to the store alone. A device has one connection
-at a time, and one acknowledgement shows that it works: so failures are counted, not their share.
+Meanwhile it may not connect, and messages to it are only stored. A device has one connection at a
+time, and one acknowledgement shows that it works: so failures are counted, not their share.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import msgspec
 
 from clarion.sockets.protocol import CloseCode
 
-# So many failures open a circuit.
+# The failures that open a circuit.
 LEAST_FAILURES = 5
-# How long a failure counts. A device that reads but never acknowledges fails once in a minute.
+# How long a failure counts. A device that reads but never acknowledges fails once a minute.
 FAILURE_MS = 600_000
-# One that leaves at once may only have looked whether something waits: it counts if it loops.
+# One that disconnects at once may only check for messages: it counts if it does that in a loop.
 SHORT_MS = 1_000
 SHORT_COUNTS_MS = 10_000
 # How long a circuit stays open; at random, so that many devices do not return at the same moment.
 OPEN_MS = (15_000, 30_000)
-# Beyond it, the device that failed longest ago is forgotten.
+# Beyond this, the device that failed longest ago is forgotten.
 CIRCUITS_LIMIT = 10_000
 
 _FAULTS = frozenset({CloseCode.BAD_FRAME, CloseCode.FRAME_TOO_LARGE, CloseCode.TOO_SLOW_OR_FAST})
-# These say nothing of the device.
+# These say nothing about the device.
 _OF_THE_SERVER = frozenset({CloseCode.RESTARTING, CloseCode.NOT_AUTHORISED, CloseCode.REVOKED})
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How the connection of a device ended; without a code, the device or the network ended it."""
+    """How a connection ended; without a code, the device or the network ended it."""
 
     code: CloseCode | None
     lasted_ms: int
@@ -45,7 +45,7 @@ class Ending(msgspec.Struct, frozen=True):
 
     @property
     def counts_ms(self) -> int:
-        """For how long it counts as a failure; 0 if it is none."""
+        """How long it counts as a failure; 0 if it is none."""
         if self.code in _FAULTS or self.has_unacknowledged:
             return FAILURE_MS
         return SHORT_COUNTS_MS if self.lasted_ms < SHORT_MS else 0
@@ -53,7 +53,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Circuit:
-    """Closed; open until a time; half open after it, until the next connection has shown itself."""
+    """Closed; open until a time; then half open until the next connection works or fails."""
 
     # Until when each failure counts.
     failures: list[int] = field(default_factory=list)
@@ -66,12 +66,12 @@ class _Circuit:
         return self.open_until is not None and now >= self.open_until
 
     def is_over(self, now: int) -> bool:
-        """Whether nothing is left to remember: it was open, and not used, for so long."""
+        """Whether all failures have expired, and it is long since it was open."""
         return max(self.failures, default=(self.open_until or 0) + FAILURE_MS) <= now
 
 
 class DeviceCircuits:
-    """Those of the devices that failed lately on this node; all times are of the monotonic clock.
+    """Those of the devices that failed lately on this node. Times are of the monotonic clock.
 
     `least_failures` of 0 turns them off.
     """
@@ -83,7 +83,7 @@ class DeviceCircuits:
         self._limit = limit
         # The device that failed last is last.
         self._circuits: OrderedDict[str, _Circuit] = OrderedDict()
-        # Devices of which other nodes were told nothing since, and until when.
+        # Devices with messages that were not forwarded, and until when.
         self._put_off: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class DeviceCircuits:
         return len(self._circuits)
 
     def count_open(self, now: int) -> int:
-        """Return how many devices are left alone."""
+        """Return how many devices are refused."""
         return sum(each.is_open(now) for each in self._circuits.values())
 
     def find_wait_ms(self, device_id: str, now: int) -> int:
@@ -107,7 +107,7 @@ class DeviceCircuits:
             self._circuits.pop(device_id, None)
 
     def end(self, device_id: str, ending: Ending, now: int) -> int:
-        """Note the end of a connection; return for how many ms the circuit opened by it, or 0."""
+        """Record the end of a connection; return for how many ms it opened the circuit, or 0."""
         if ending.says_nothing or not self._least:
             return 0
         if not ending.counts_ms:
@@ -123,7 +123,9 @@ class DeviceCircuits:
         circuit.failures.append(now + ending.counts_ms)
         if len(circuit.failures) < self._least and not circuit.is_half_open(now):
             return 0
-        return _open(circuit, now)
+        for_ms = random.randint(*OPEN_MS)  # noqa: S311 - jitter
+        circuit.open_until, circuit.failures = now + for_ms, []
+        return for_ms
 
     def _note_probe(self, device_id: str, now: int) -> None:
         """Close a half-open circuit: a connection ended as it should."""
@@ -138,9 +140,9 @@ class DeviceCircuits:
             del self._circuits[device_id]
 
     def puts_off(self, device_id: str, now: int) -> bool:
-        """Whether other nodes need not be told of a message to a device, because it is left alone.
+        """Whether a message to a device is not forwarded, because its circuit is open.
 
-        It may have connected to one of them meanwhile: `take_put_off` names it when its time is up.
+        It may have connected to another node: `take_put_off` returns it when the time is up.
         """
         if not self._circuits:
             return False
@@ -153,14 +155,8 @@ class DeviceCircuits:
         return True
 
     def take_put_off(self, now: int) -> list[str]:
-        """Return the devices whose time is up, and to which messages were stored meanwhile."""
+        """Return the devices whose time is up, and for which messages were stored meanwhile."""
         due = [device_id for device_id, until in self._put_off.items() if until <= now]
         for device_id in due:
             del self._put_off[device_id]
         return due
-
-
-def _open(circuit: _Circuit, now: int) -> int:
-    for_ms = random.randint(*OPEN_MS)  # noqa: S311 - jitter
-    circuit.open_until, circuit.failures = now + for_ms, []
-    return for_ms

@@ -17,6 +17,7 @@ from clarion.push.acknowledgements import RETRY_S, Acknowledgements
 from clarion.push.connections import Connection, Connections, offer, read_store
 from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.forwarding import Forwarding
+from clarion.push.messages import Messages
 from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import (
     Device,
@@ -26,7 +27,7 @@ from clarion.push.model import (
     MessageStatus,
     PushPriority,
 )
-from clarion.push.port import Broadcasts, Messages
+from clarion.push.sql.topics import Broadcasts
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.sockets.tasks import BackgroundTasks
@@ -64,7 +65,7 @@ class Dispatch:
             tracer=tracer,
         )
         # Devices that connected or disconnected since this was last emptied, and when their newest
-        # connection here was opened.
+        # connection to this node was opened.
         self.seen: dict[str, int] = {}
         self._messages = messages
         self._connections = connections
@@ -86,9 +87,9 @@ class Dispatch:
         return is_new
 
     async def _is_reachable(self, device_id: str) -> bool:
-        """Return whether another node has the device's connection, or this one has it by now."""
-        is_elsewhere = await self.forwarding.is_elsewhere(device_id)
-        return is_elsewhere or self._connections.get(device_id) is not None
+        """Return whether the device is connected to another node, or by now to this one."""
+        elsewhere = await self.forwarding.bus.find_held((device_id,))
+        return bool(elsewhere) or self._connections.get(device_id) is not None
 
     async def fail(self, device: Device, message_id: str) -> None:
         """Fail a message whose device was invalidated while it was stored."""
@@ -104,7 +105,7 @@ class Dispatch:
     async def cancel(self, device: Device, message_id: str) -> bool:
         """Cancel a message that waits; False if it does not, or was acknowledged meanwhile.
 
-        A device that has it in hand may still show it.
+        A device that has received it may still show it.
         """
         if not await self._messages.cancel(device.id, message_id, self._clock.now()):
             return False
@@ -114,7 +115,8 @@ class Dispatch:
             self.forwarding.withdraw(device.id, message_id)
         return True
 
-    # The `Gateway` port.
+    # For a unit of another slice: make the message, store it with `add_steps` of `sql/messages.py`,
+    # and announce it after the commit.
 
     def make_message(
         self,
@@ -123,6 +125,7 @@ class Dispatch:
         message_id: str,
         notification_id: str | None = None,
     ) -> tuple[Message, MessageStatus, MessageReason | None]:
+        """Return a message with the status and the reason that it is stored with."""
         now = self._clock.now()
         # Later ones sort later, also within a millisecond and when the clock is set back.
         self._last_sequence = max(self._last_sequence + 1, now * 1000)
@@ -146,10 +149,14 @@ class Dispatch:
     async def announce(
         self, message: Message, status: MessageStatus, *, is_repeat: bool = False
     ) -> None:
+        """Offer a stored message to the device's connection, and apply the limit of what is stored.
+
+        A repeat may have been delivered before: the connection reads from the store if it waits.
+        """
         # Looked up after the commit: a device that connected meanwhile is not missed.
         connection = self._connections.get(message.device_id)
         if is_repeat:
-            # The first response was lost: the offer may be lost with it.
+            # The first response was lost, and perhaps the offer with it.
             if connection is not None:
                 read_store(connection)
             else:
@@ -163,13 +170,10 @@ class Dispatch:
             await self._stored.trim(message.device_id)
 
     def _forward(self, message: Message) -> None:
-        """Tell other nodes of a message, unless it is stored and its device is left alone."""
+        """Forward a message, unless it is stored and the circuit of its device is open."""
         now = self._clock.monotonic()
         if not (message.is_stored and self.circuits.puts_off(message.device_id, now)):
             self.forwarding.forward(message)
-
-    async def announce_to_topic(self, message: Message) -> None:
-        await self.topics.announce(message)
 
     # For connections.
 
@@ -178,13 +182,13 @@ class Dispatch:
     ) -> None:
         """Add a device's connection, and start to send what the device missed."""
         session = connection.session
-        session.recognise(device)
-        # Newer than every connection that was written, also if the clock was set back since.
+        session.device = device
+        # Newer than every stored connection, also if the clock was set back since.
         session.connected_at = max(self._clock.now(), (device.connected_at or 0) + 1)
         self._connections.add(device.id, connection)
         self.forwarding.bus.hold(device.id, session.connected_at)
         self._note_seen(device.id, session.connected_at)
-        # Read after others know where the device is: what they store later is forwarded here.
+        # Read when other nodes know the connection: what they store later is forwarded to it.
         await self.forwarding.bus.settle()
         await self.topics.resume(connection, device, known)
         pending = await self._messages.count_waiting(
@@ -194,7 +198,7 @@ class Dispatch:
         connection.carry_out(session.welcome(pending, has_missed=has_missed))
 
     def disconnect(self, connection: Connection) -> None:
-        """Remove a connection; what it had not acknowledged is still stored."""
+        """Remove a connection; unacknowledged messages are still stored."""
         session = connection.session
         session.is_closed = True
         if self._connections.remove(connection) and session.device is not None:
@@ -214,12 +218,12 @@ class Dispatch:
         return await self._messages.find_recent(app_ids, after=after, now=now, limit=limit)
 
     def read_stored(self, device_ids: Iterable[str]) -> None:
-        """Have those of the devices read what is stored that are connected here."""
+        """Have the connected ones among the devices read what is stored."""
         for connection in self._connections.find(device_ids):
             read_store(connection)
 
     async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
-        """Have connections of an app read what is stored, which nobody may have told them of."""
+        """Have connections of an app read what is stored, in case that it was not announced."""
         ready = [each for each in connections if each.session.is_ready]
         devices = [each.session.device.id for each in ready if each.session.device is not None]
         for device_id in await self._messages.find_waiting(devices, self._clock.now()):

@@ -1,7 +1,7 @@
 """Messages to devices that are connected to another node.
 
 A message is stored before it is forwarded. The node that has the device's connection offers it as
-if it had been accepted there; if the device is gone by then, the message is still stored.
+if it had accepted it itself; if the device has disconnected by then, the message is still stored.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 class Forwarding:
-    """Forwards messages to the node that has the connection of a device, and takes others' here."""
+    """Forwards messages to the node that has the connection of a device, and receives others."""
 
     def __init__(self, bus: Bus, connections: Connections, clock: Clock) -> None:
         self.bus = bus
-        # Then no push need be encoded for others.
+        # Then messages are not encoded at all.
         self._is_alone = isinstance(bus, NoBus)
         self._connections = connections
         self._clock = clock
-        # Called when something was told that this node does not understand.
+        # Called for a message that this node cannot read.
         self.on_unreadable: Callable[[], None] = lambda: None
         bus.subscribe(MESSAGE, self._take_messages)
         bus.subscribe(WAITING, self._take_waiting)
@@ -44,7 +44,7 @@ class Forwarding:
         bus.on_replaced(connections.end_replaced)
 
     def forward(self, message: Message) -> None:
-        """Have a stored message offered where its device is connected, if anywhere."""
+        """Have a stored message offered by the node that its device is connected to, if any."""
         if not self._is_alone:
             self.bus.send_to_holder(MESSAGE, message.device_id, encode(message))
 
@@ -53,12 +53,8 @@ class Forwarding:
         self.bus.send_to_holder(WAITING, device_id, encode(device_id))
 
     def withdraw(self, device_id: str, message_id: str) -> None:
-        """Have a cancelled message dropped where it waits to be sent."""
+        """Have a cancelled message dropped by the node where it waits to be sent."""
         self.bus.send_to_holder(WITHDRAWN, device_id, encode((device_id, message_id)))
-
-    async def is_elsewhere(self, device_id: str) -> bool:
-        """Return whether another node has the connection of a device."""
-        return device_id in await self.bus.find_held((device_id,))
 
     def _take_messages(self, several: Sequence[bytes]) -> None:
         now = self._clock.monotonic()
@@ -79,7 +75,7 @@ class Forwarding:
     def read(
         self, subject: str, several: Sequence[bytes], decode: Callable[[bytes], T]
     ) -> Iterator[T]:
-        """Yield what other nodes have told; a node with another version may tell other things."""
+        """Yield decoded messages; those of nodes with another version may be unreadable."""
         for data in several:
             try:
                 yield decode(data)

@@ -11,7 +11,7 @@ from clarion.push.model import Message
 from clarion.sockets.protocol import ClientFrame, Ping, Pong, Sequence
 
 ACK_IDS_LIMIT = 1_000
-# Frames of topics that are kept: those of the messages that are being offered.
+# Frames of messages to topics that are kept: enough for those that are being offered.
 _ENCODED_LIMIT = 128
 
 
@@ -65,35 +65,27 @@ def encode_ready(device_id: str, heartbeat_s: int, pending: int) -> bytes:
     return _encode(_Ready(device_id, heartbeat_s, pending))
 
 
-class MessageEncoder:
-    """Encodes messages. One to a topic is encoded once for the subscribers it is offered to."""
-
-    __slots__ = ("_encoded",)
-
-    def __init__(self) -> None:
-        # By id: the last messages to topics, and their frames.
-        self._encoded: dict[str, tuple[Message, bytes]] = {}
-
-    def encode(self, message: Message) -> bytes:
-        """Return the frame of a message."""
-        if message.topic is None:
-            return encode_message(message)
-        known = self._encoded.get(message.id)
-        if known is not None and known[0] is message:
-            return known[1]
-        frame = encode_message(message)
-        if len(self._encoded) >= _ENCODED_LIMIT:
-            del self._encoded[next(iter(self._encoded))]
-        self._encoded[message.id] = message, frame
-        return frame
+# By id: the last messages to topics, and their frames. Shared by all sessions, which get the same
+# messages one after the other.
+_encoded: dict[str, tuple[Message, bytes]] = {}
 
 
-# Shared by all sessions, which get the same messages one after the other.
-message_encoder = MessageEncoder()
+def encode_once(message: Message) -> bytes:
+    """Return the frame of a message; one to a topic is encoded once for all subscribers."""
+    if message.topic is None:
+        return encode_message(message)
+    known = _encoded.get(message.id)
+    if known is not None and known[0] is message:
+        return known[1]
+    frame = encode_message(message)
+    if len(_encoded) >= _ENCODED_LIMIT:
+        del _encoded[next(iter(_encoded))]
+    _encoded[message.id] = message, frame
+    return frame
 
 
 def encode_message(message: Message) -> bytes:
-    """Return the frame of a message; its payload goes out as the provider sent it."""
+    """Return the frame of a message; its payload is sent unchanged."""
     parts = [
         b'{"type":"notification","id":',
         _encode(message.id),

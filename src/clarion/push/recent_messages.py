@@ -1,9 +1,9 @@
 """Finds what other nodes have just stored for devices and topics that are connected here.
 
-While the bus is not heard, nobody tells this node. Then it asks the store every two seconds: one
-read for the messages to devices of all its apps, by their sequences, and one for the topics of each
-app. How many devices are connected does not matter. What was stored later than its sequence says is
-found by `CatchUp`, which looks at each connection.
+While the bus is disconnected, this node reads the store every two seconds: once for the messages to
+devices of all its apps, by their sequences, and once for the topics of each app. The cost does not
+depend on the number of connected devices. A message that was stored long after it was numbered is
+found by `CatchUp`, which checks each connection.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from clarion.telemetry.logs import get_logger
 # With the time until a bus that hangs is noticed, a message is found within five seconds.
 EVERY_S = 2.0
 _JITTER = 0.2
-# A message may be committed so much later than it was numbered, and be on its way over the bus for
-# so long before that is noticed.
+# How much later than it was numbered a message may be committed, plus how long it may be on its way
+# over the bus before a lost connection is noticed.
 OVERLAP_MS = 5_000
 READ_AT_ONCE = 5_000
-# More than that is left to `CatchUp`.
+# The rest is left to `CatchUp`.
 READS_LIMIT = 10
 
 
 class RecentMessages:
-    """Has the connections of this node read what the last few seconds brought them."""
+    """Has the connections of this node read the messages of the last few seconds."""
 
     def __init__(
         self,
@@ -47,19 +47,19 @@ class RecentMessages:
         self._read_at_once = read_at_once
         # Until when nothing was missed.
         self._until = clock.now()
-        # What the last look found: sequences and devices, and the last sequences of topics.
+        # What the last read found: sequences and devices, and the last sequences of topics.
         self._found: set[tuple[int, str]] = set()
         self._topics: dict[tuple[str, str], int] = {}
 
     async def run(self) -> None:
-        """Look while the bus is not heard, until cancelled."""
+        """Read periodically while the bus is disconnected, until cancelled."""
         while True:
             share = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - jitter
             await asyncio.sleep(self._every_s * share)
             await self.look_if_disconnected()
 
     async def look_if_disconnected(self) -> None:
-        """Look once, unless the bus is heard."""
+        """Read once, unless the bus is connected."""
         if not self._bus.is_connected:
             await self._look()
             return
@@ -72,7 +72,7 @@ class RecentMessages:
         try:
             await self._read_messages((self._until - OVERLAP_MS) * 1000)
             self._topics = await self._dispatch.topics.catch_up_published(self._topics)
-        except ServiceError as error:  # the next look begins where this one did
+        except ServiceError as error:  # the next read begins where this one did
             get_logger().warning("recent_messages_failed", code=error.code)
         else:
             self._until = began

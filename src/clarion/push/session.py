@@ -15,7 +15,7 @@ import msgspec
 
 from clarion.clock import Clock
 from clarion.push import frames
-from clarion.push.frames import Ack, Frame, Hello, State, message_encoder
+from clarion.push.frames import Ack, Frame, Hello, State, encode_once
 from clarion.push.model import Device, Message, PushPriority
 from clarion.push.topic_batch import TopicBatch
 from clarion.sockets.protocol import (
@@ -32,14 +32,14 @@ from clarion.sockets.protocol import (
 # reconnects.
 ACK_LIMIT_MS = 60_000
 MAILBOX_LIMIT = 128
-# So many messages may be unacknowledged at a time.
+# Messages that may be unacknowledged at a time.
 IN_FLIGHT_LIMIT = 128
-# More is read from the store when no more than this is left in hand.
+# More is read from the store when this number or less is waiting or in flight.
 LOW_WATER = 32
 
 
 class Authorise(msgspec.Struct, frozen=True, gc=False):
-    """Authenticate the device; then call `recognise` and `welcome`, or `refuse`."""
+    """Authenticate the device; then set `device` and call `welcome`, or `refuse`."""
 
     hello: Hello
 
@@ -62,7 +62,7 @@ class Refill(msgspec.Struct, frozen=True, gc=False):
     least: PushPriority
 
 
-# What tells messages apart. A message to a topic may have the id of one to another topic, or to the
+# What identifies a message: one to a topic may have the id of a message to another topic, or to the
 # device itself.
 MessageKey = tuple[str | None, str]
 
@@ -77,17 +77,16 @@ Effect = SendFrame | Close | DeviceRequest
 
 
 @dataclass(slots=True)
-class TimeOfDay:
-    """What a reading of the monotonic clock lacks of the time of day, at which messages expire.
+class ClockOffset:
+    """The time of day, at which messages expire, less the reading of the monotonic clock.
 
     All sessions share it, and it is read every few seconds: the clock may be set.
     """
 
-    offset: int = 0
+    ms: int = 0
 
     def set(self, clock: Clock) -> None:
-        """Read both clocks."""
-        self.offset = clock.now() - clock.monotonic()
+        self.ms = clock.now() - clock.monotonic()
 
 
 class DeviceSession(Session[Frame, DeviceRequest]):
@@ -96,6 +95,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     __slots__ = (
         "_acking",
         "_backlog_least",
+        "_clock_offset",
         "_has_deferred",
         "_has_news",
         "_in_flight",
@@ -103,7 +103,6 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         "_is_draining",
         "_is_refilling",
         "_mailbox",
-        "_time_of_day",
         "connected_at",
         "device",
         "is_enabled",
@@ -112,26 +111,27 @@ class DeviceSession(Session[Frame, DeviceRequest]):
 
     _decoder = frames.decoder
 
-    def __init__(self, now: int, time_of_day: TimeOfDay | None = None) -> None:
+    def __init__(self, now: int, clock_offset: ClockOffset | None = None) -> None:
         super().__init__(now)
-        self._time_of_day = time_of_day or TimeOfDay()
+        self._clock_offset = clock_offset or ClockOffset()
+        # Set when it has authenticated; `welcome` follows when its topics are read.
         self.device: Device | None = None
-        # The time of day, for the metrics: what was accepted before waited for the connection.
+        # The time of day, for the metrics: messages accepted before it waited for the connection.
         self.connected_at = 0
-        # A device that never sends a state is taken to be awake.
+        # A device that never sends a state counts as awake.
         self.is_foreground = True
         self.is_enabled = True
         self._is_behind = False
         self._is_draining = False
         self._is_refilling = False
-        # Something was stored, or called for, that a read in progress may have come too early for.
+        # Something was stored or requested that the read in progress may not include.
         self._has_news = False
         self._has_deferred = False
         # The lowest priority of the backlog that is being sent; None: what may be sent at once.
         self._backlog_least: PushPriority | None = None
         # Created when first needed: most connections are idle, and there are many of them.
         self._mailbox: list[tuple[int, int, int, str, str, Message]] | None = None
-        # By id, as it is acknowledged: of two messages with one id, the second waits for the first.
+        # By id, as in acknowledgements: of two messages with one id, the second waits.
         self._in_flight: dict[str, tuple[Message, int]] | None = None
         self._acking: set[MessageKey] | None = None
 
@@ -203,15 +203,11 @@ class DeviceSession(Session[Frame, DeviceRequest]):
 
     # From the endpoint and dispatch.
 
-    def recognise(self, device: Device) -> None:
-        """Set the device that has authenticated; `welcome` follows when its topics are read."""
-        self.device = device
-
     def welcome(self, pending: int, *, has_missed: bool = True) -> list[Effect]:
         """Answer the hello, and begin to send what is stored.
 
-        `has_missed` is False if nothing was stored when the connection could be offered messages
-        already: then the store is read only if something was offered since.
+        `has_missed` is False if nothing was stored when messages could already be offered to the
+        connection: then the store is read only if something has been offered since.
         """
         if self.device is None or self.is_closed:
             return []
@@ -229,8 +225,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     def offer(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
         """Accept a message that was just stored; return whether it was taken.
 
-        One that is not taken stays in the store and is read later; a message that is not stored
-        at all is taken or lost.
+        One that is not taken is read from the store later, or is lost if it is not stored.
         """
         if self.is_closed or not self.is_ready or self._has(message):
             self._is_behind = self._is_behind or not self.is_ready
@@ -244,12 +239,12 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     def offer_batch(self, batch: TopicBatch, now: int) -> list[Effect] | None:
         """Take all messages of a batch at once, as they are.
 
-        None if something waits or has to be decided: then they are offered one by one.
+        None if other messages wait, or if one needs a decision: then they are offered one by one.
         """
         is_able = self.is_ready and self.is_enabled and not (self.is_closed or self.is_paused)
         if not is_able or self._is_draining or self._is_behind or self._mailbox:
             return None
-        if batch.least < self.least or batch.expires_at <= now + self._time_of_day.offset:
+        if batch.least < self.least or batch.expires_at <= now + self._clock_offset.ms:
             return None
         sent = self._in_flight
         if not sent:
@@ -280,20 +275,20 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         return True, self._pump(now)
 
     def puts_off(self, message: Message) -> bool:
-        """Whether the message has to wait until the device is awake, or for a window."""
+        """Whether the message waits until the device is awake, or for a window."""
         return message.priority < self.least or not self.is_enabled
 
     def fall_behind(self) -> list[Effect]:
         """Note that more is stored than was offered.
 
-        The priority is chosen when it is read: the state of the device may change until then.
+        Its priority is chosen when it is read: the state of the device may change until then.
         """
         self._is_behind = self._has_deferred = True
         self._has_news = self._is_refilling
         return self._ask_for_more()
 
     def refill(self, messages: Iterable[Message], now: int, *, is_all: bool) -> list[Effect]:
-        """Take what was read from the store; `is_all` if nothing else is stored."""
+        """Accept messages from the store; `is_all` if nothing else is stored."""
         is_all = is_all and not self._has_news
         self._is_refilling = self._has_news = False
         self._is_behind = not is_all
@@ -304,7 +299,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         dropped: list[Effect] = []
         for message in messages:
             if not self._has(message):
-                # It may replace what was read before it.
+                # It may replace one that was read before it.
                 dropped += self._collapse(message)
                 self._put(message)
         return [*dropped, *self._pump(now), *self._ask_for_more()]
@@ -333,7 +328,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         return not self._in_flight and not self._acking
 
     def open_window(self) -> list[Effect]:
-        """Send messages of every priority, if some were put off and the device takes any."""
+        """Send messages of every priority, if some were put off and the device is enabled."""
         if not self._has_deferred or not self.is_enabled:
             return []
         self._backlog_least = PushPriority.LOW
@@ -373,7 +368,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     def in_hand(self) -> AbstractSet[str]:
         """The ids of messages to the device that must not be read again.
 
-        They wait, are in flight, or acknowledged. Those to topics have cursors.
+        They wait, are in flight, or are acknowledged. Messages to topics have cursors instead.
         """
         waiting = {entry[3] for entry in self._mailbox or () if entry[-1].topic is None}
         sent = {key for key, (each, _) in (self._in_flight or {}).items() if each.topic is None}
@@ -391,7 +386,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     def _put(self, message: Message) -> None:
         if self._mailbox is None:
             self._mailbox = []
-        # The sequences of topics are their own, so time comes first.
+        # Each topic has sequences of its own, so time comes first.
         order = (-message.priority, message.created_at, message.sequence)
         heapq.heappush(self._mailbox, (*order, message.id, message.topic or "", message))
 
@@ -408,7 +403,6 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         return self._drop(replaced)
 
     def _drop(self, messages: Sequence[Message]) -> list[Effect]:
-        """Take messages out of the mailbox."""
         if not messages:
             return []
         self._mailbox = [entry for entry in self._mailbox or () if entry[-1] not in messages]
@@ -425,19 +419,19 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         waiting: list[Message] = []
         while self._mailbox and len(self._in_flight) < IN_FLIGHT_LIMIT:
             message = heapq.heappop(self._mailbox)[-1]
-            if message.expires_at <= now + self._time_of_day.offset:
+            if message.expires_at <= now + self._clock_offset.ms:
                 effects.append(Dropped((message,)))
             elif message.id in self._in_flight:
                 waiting.append(message)
             else:
                 self._in_flight[message.id] = (message, now)
-                effects.append(SendFrame(message_encoder.encode(message)))
+                effects.append(SendFrame(encode_once(message)))
         for message in waiting:
             self._put(message)
         return effects
 
     def _ask_for_more(self) -> list[Effect]:
-        """Ask for stored messages when few are left in hand."""
+        """Request stored messages when few are waiting or in flight."""
         left = len(self._mailbox or ()) + len(self._in_flight or ())
         is_wanted = self._is_behind and self.is_enabled and left <= LOW_WATER
         is_able = self.is_ready and not self.is_paused and not self.is_closed

@@ -1,8 +1,9 @@
-"""The endpoint of devices: does what a device session asks for, with the registry and dispatch."""
+"""The endpoint of devices: carries out the requests of their sessions."""
 
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
 from picows import WSUpgradeRequest
 
@@ -20,22 +21,22 @@ from clarion.push.registry import Registry
 from clarion.push.session import (
     Acknowledged,
     Authorise,
+    ClockOffset,
     DeviceRequest,
     DeviceSession,
     Dropped,
     Refill,
-    TimeOfDay,
 )
 from clarion.sockets.protocol import CloseCode
-from clarion.sockets.shell import OpenSockets, Socket
+from clarion.sockets.shell import Socket
 from clarion.telemetry.limited_log import LimitedLog
 
 
 class DeviceSocket(Socket[DeviceRequest]):
-    """The `Connection` port: the socket of one device, and its place in its topics.
+    """The `Connection` port: the socket of one device, and its cursors in topics.
 
-    `origin` is that of the page which opened it, None if it is no browser. `admitted_at` is when
-    the device was let in; None before, and as soon as it has acknowledged something or has left.
+    `origin` is that of the page that opened it, None if it is no browser. `admitted_at` is when the
+    device authenticated; None before, and after its first acknowledgement or the end.
     """
 
     __slots__ = ("admitted_at", "origin", "topics")
@@ -44,7 +45,7 @@ class DeviceSocket(Socket[DeviceRequest]):
 
     def __init__(self, endpoint: DeviceEndpoint) -> None:
         now = endpoint.clock.monotonic()
-        super().__init__(endpoint, DeviceSession(now, endpoint.time_of_day))
+        super().__init__(endpoint, DeviceSession(now, endpoint.clock_offset))
         self.topics: dict[str, TopicCursor] | None = None
         self.origin: str | None = None
         self.admitted_at: int | None = None
@@ -69,9 +70,9 @@ class DeviceEndpoint:
         origins: Origins | None = None,
     ) -> None:
         self.clock = clock
-        self.time_of_day = TimeOfDay()
-        self.time_of_day.set(clock)
-        self.sockets = OpenSockets()
+        self.clock_offset = ClockOffset()
+        self.clock_offset.set(clock)
+        self.sockets: dict[Socket[Any], None] = {}
         self._registry = registry
         self._dispatch = dispatch
         self._connections = connections
@@ -109,13 +110,13 @@ class DeviceEndpoint:
         self._dispatch.disconnect(socket)
 
     def _note_success(self, socket: DeviceSocket) -> None:
-        """Forget what failed before: this connection works, however it will end."""
+        """Reset the failures of the device: this connection works."""
         socket.admitted_at = None
         if (device := socket.session.device) is not None:
             self._circuits.acknowledge(device.id)
 
     def _note_end(self, socket: DeviceSocket) -> None:
-        """Tell the circuit breaker of the device how its connection ended."""
+        """Report to the circuit breaker of the device how its connection ended."""
         session, admitted_at, now = socket.session, socket.admitted_at, self.clock.monotonic()
         device, socket.admitted_at = session.device, None
         if device is None or admitted_at is None:
@@ -131,8 +132,8 @@ class DeviceEndpoint:
             )
 
     async def tick(self, now: int) -> None:
-        """Open the window for low priorities, once each period, and tell of what was put off."""
-        self.time_of_day.set(self.clock)
+        """Open the window for low priorities, once a period, and announce what was put off."""
+        self.clock_offset.set(self.clock)
         self._circuits.forget_old(now)
         for device_id in self._circuits.take_put_off(now):
             self._dispatch.forwarding.announce_waiting(device_id)
@@ -156,7 +157,7 @@ class DeviceEndpoint:
             elif not await self._allows(device.app_id, socket.origin):
                 socket.end(CloseCode.NOT_AUTHORISED, explain_origin(socket.origin or ""))
             elif self._registry.changes.has(device.id, changes):
-                # Whoever changed it found no connection to end.
+                # The change came when there was no connection to end.
                 socket.end(CloseCode.RESTARTING, "the device was changed: reconnect")
             elif self._is_full(device):
                 socket.end(CloseCode.TOO_SLOW_OR_FAST, "the app has too many devices connected")
@@ -175,7 +176,7 @@ class DeviceEndpoint:
         return await self._origins.is_allowed(app_id, origin)
 
     def _is_full(self, device: Device) -> bool:
-        """Whether the app may have no more connections; one that is replaced does not count."""
+        """Whether the app has the most connections allowed; one that is replaced does not count."""
         is_new = self._connections.get(device.id) is None
         return is_new and self._connections.count(device.app_id) >= self._app_limit
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from clarion.clock import Clock
-from clarion.push.port import Messages
+from clarion.push.messages import Messages
 
 ENTRIES_LIMIT = 100_000
 
 
 @dataclass(slots=True)
 class StoredLimit:
-    """Trims what is stored for a device when it has grown beyond the limit.
+    """Trims what is stored for a device when it exceeds the limit.
 
     Counting and trimming cost more than a push, so both are done for one push in many: a device
     may have a sixteenth more stored than the limit, 62 of 1,000.
@@ -21,8 +21,8 @@ class StoredLimit:
     messages: Messages
     clock: Clock
     limit: int
-    # By device: whether the stored messages were counted, and their number. Before they are
-    # counted, it is the number of messages stored since the entry was made.
+    # By device: whether the stored messages were counted, and their number. If they were not, it is
+    # the number of messages stored since the entry was made.
     _counts: dict[str, tuple[bool, int]] = field(default_factory=dict)
 
     def add_one(self, device_id: str) -> bool:
@@ -48,5 +48,5 @@ class StoredLimit:
             self._counts[device_id] = (True, min(count, self.limit if trimmed else most))
 
     def forget(self, device_id: str) -> None:
-        """Count again from zero: a device that connects or leaves changes what is stored."""
+        """Start again from zero: a device that connects or disconnects changes what is stored."""
         self._counts.pop(device_id, None)

@@ -1,11 +1,11 @@
-"""Messages of a topic that are offered together, and what all their subscribers share of them."""
+"""Messages of a topic that are offered together, and what their subscribers share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from clarion.push.frames import message_encoder
+from clarion.push.frames import encode_once
 from clarion.push.model import Message
 from clarion.sockets.protocol import SharedFrames
 
@@ -14,7 +14,7 @@ BATCH_LIMIT = 32
 
 
 class TopicBatch:
-    """What is the same for every subscriber: encoded, sorted and compared once."""
+    """What is the same for every subscriber, computed once."""
 
     __slots__ = (
         "are_stored",
@@ -25,22 +25,19 @@ class TopicBatch:
         "last",
         "least",
         "messages",
+        "sequences",
     )
 
     def __init__(self, messages: Sequence[Message], now: int) -> None:
         self.messages = messages
         self.first, self.last = messages[0].sequence, messages[-1].sequence
+        self.sequences = range(self.first, self.last + 1)
         self.are_stored = messages[0].is_stored
         self.least = min(message.priority for message in messages)
         self.expires_at = min(message.expires_at for message in messages)
         # As a session has them: by id, with the time at which they were sent.
         self.in_flight = {message.id: (message, now) for message in messages}
-        self.frames = SharedFrames(map(message_encoder.encode, messages))
-
-    @property
-    def sequences(self) -> range:
-        """Return the sequences of the messages."""
-        return range(self.first, self.last + 1)
+        self.frames = SharedFrames(map(encode_once, messages))
 
 
 def cut_batch(waiting: Iterable[Message], now: int) -> TopicBatch:

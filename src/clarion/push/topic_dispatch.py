@@ -1,7 +1,7 @@
-"""Messages to topics: published to connected subscribers, read later by those who missed them.
+"""Messages to topics: published to connected subscribers, read later by those that missed them.
 
-Every node is told of a message with the message itself. A node that misses one finds a gap in the
-sequences, and reads the store.
+Every message is published to all nodes. A node that misses one finds a gap in the sequences, and
+reads the store.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import msgspec
 from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
-from clarion.pacing import Pace
+from clarion.pacing import Pace, cut
 from clarion.push.connections import Connection, Connections, TopicCursor, offer, read_store
 from clarion.push.forwarding import Forwarding, decode_message, decode_pair, encode
 from clarion.push.model import Device, Message, PushPriority, StoragePolicy, SubscriptionState
-from clarion.push.port import Broadcasts
+from clarion.push.sql.topics import Broadcasts
 from clarion.push.topic_batch import TopicBatch, cut_batch
 from clarion.sockets.tasks import BackgroundTasks
 
 CHUNK = 64
-# Messages of one topic that are being offered on this node; one more waits with its response.
+# Messages of one topic that are being offered on this node; the response to one more waits.
 OFFERING_LIMIT = 100
-# A thousand devices are offered a message before the acknowledgements of the first are read, but no
-# longer than this. What is written is not always part of that time: so their number counts, too.
+# How long, and to how many devices, messages are offered before acknowledgements are read. Both
+# are limits, because the time that writing takes is not always part of the first.
 OFFER_TURN_S = 0.01
 OFFERED_AT_ONCE = 1_000
 # In one read of their last sequences.
@@ -43,7 +43,7 @@ _decode_subscription = msgspec.msgpack.Decoder(tuple[str, str, int]).decode
 
 
 class TopicDispatch:
-    """Publishes to topics, and keeps the subscriptions of the connected devices."""
+    """Publishes to topics, and maintains the subscriptions of connected devices."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class TopicDispatch:
         self._tasks = tasks
         self._pace = Pace()
         self._offer_pace = Pace(OFFER_TURN_S)
-        # By app and topic: the messages that are being offered to the subscribers, in their order.
+        # By app and topic: the messages that are being offered to the subscribers, in order.
         self._offering: dict[tuple[str, str], deque[Message]] = {}
         self._has_room = asyncio.Event()
-        # By connection that is reading its subscriptions: the topics unsubscribed from meanwhile,
-        # which it may have read before.
+        # For each connection that is reading its subscriptions: the topics that were unsubscribed
+        # meanwhile, and may be among what it reads.
         self._unsubscribed: dict[Connection, set[str]] = {}
         self._forwarding = forwarding
         self._bus = forwarding.bus
@@ -88,7 +88,7 @@ class TopicDispatch:
         return True
 
     async def announce(self, message: Message) -> None:
-        """Start to offer a stored message after those before it; wait if they are too many."""
+        """Start to offer a stored message after the earlier ones; wait if there are too many."""
         self._bus.publish(MESSAGE, encode(message))
         waiting = self._start_offering(message)
         waiting.append(message)
@@ -97,7 +97,7 @@ class TopicDispatch:
             await self._has_room.wait()
 
     def _start_offering(self, message: Message) -> deque[Message]:
-        """Return what is being offered of a topic, and offer what is added to it."""
+        """Return the queue of a topic; what is added to it is offered."""
         key = (message.app_id, message.topic or "")
         waiting = self._offering.get(key)
         if waiting is None:
@@ -111,10 +111,10 @@ class TopicDispatch:
                 self._take_message(message)
 
     def _take_message(self, message: Message) -> None:
-        """Offer what was published on another node, which does not wait for this one.
+        """Offer a message from another node, which does not wait for this one.
 
-        If too many are being offered, this takes the place of the one before it: subscribers find
-        the gap and read the store.
+        If too many are being offered, it replaces the last one: subscribers find the gap and read
+        the store.
         """
         waiting = self._start_offering(message)
         if len(waiting) > OFFERING_LIMIT:
@@ -155,11 +155,11 @@ class TopicDispatch:
     def _offer(self, connection: Connection, message: Message, cursor: TopicCursor) -> None:
         if not message.is_stored:
             offer(connection, message, self._clock.monotonic())
-            # It has a number, and leaves no gap to be read: the next one is expected after it.
+            # It has a sequence but is not stored: the next one is expected after it.
             if message.sequence == cursor.read + 1 and not cursor.is_behind:
                 cursor.read = message.sequence
         elif message.sequence <= cursor.read:
-            return  # it has subscribed or read since the message was published
+            return  # it subscribed, or read the store, after the message was published
         elif cursor.is_behind or message.sequence != cursor.read + 1:
             _fall_behind(connection, cursor)
         elif offer(connection, message, self._clock.monotonic()):
@@ -236,7 +236,7 @@ class TopicDispatch:
     ) -> None:
         """Subscribe a new connection to the topics of its device, each from its cursor.
 
-        `known` is how far the device itself says it has got.
+        `known` has the last sequences that the device itself says it has received.
         """
         unsubscribed = self._unsubscribed[connection] = set()
         try:
@@ -255,9 +255,9 @@ class TopicDispatch:
     async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
         """Compare the subscriptions of an app's connections with the store.
 
-        What was subscribed or unsubscribed on another node, or published there, is found so.
+        This finds what was subscribed, unsubscribed or published on other nodes.
         """
-        # One that resumes reads its subscriptions itself.
+        # A connection that resumes reads its subscriptions itself.
         before = {
             each: dict(each.topics or {}) for each in connections if each not in self._unsubscribed
         }
@@ -282,12 +282,11 @@ class TopicDispatch:
     ) -> dict[tuple[str, str], int]:
         """Have subscribers read what other nodes have published since `known`.
 
-        Return the last sequences by app and topic, to be given the next time.
+        Return the last sequences by app and topic: `known` of the next call.
         """
         last: dict[tuple[str, str], int] = {}
         for app_id, topics in self._connections.list_topics().items():
-            for start in range(0, len(topics), TOPICS_AT_ONCE):
-                some = topics[start : start + TOPICS_AT_ONCE]
+            for some in cut(topics, TOPICS_AT_ONCE):
                 found = await self._broadcasts.find_last_sequences(app_id, some)
                 last |= {(app_id, topic): sequence for topic, sequence in found.items()}
         for (app_id, topic), sequence in last.items():

@@ -1,7 +1,7 @@
-"""Accepts connections and begins with each, over TLS or not.
+"""Accepts connections, with TLS or without.
 
-A server of the event loop shows a connection over TLS when its handshake is done. This one counts
-it from the beginning.
+A server of the event loop reports a TLS connection when its handshake is done. This one counts it
+from its acceptance.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Coroutine
 from typing import Any
 
 from clarion.settings.types import ListenAddress
 from clarion.sockets.limited_protocol import LimitedProtocol, Listening
 from clarion.sockets.newcomers import group_address
+from clarion.sockets.tasks import BackgroundTasks
 
 _BACKLOG = 1024
 # Connections accepted before other work runs.
 _AT_A_TIME = 50
-# How long nothing is accepted when the process can open no more files.
+# How long accepting pauses when the process can open no more files.
 _PAUSE_S = 0.5
 
 
@@ -34,10 +34,10 @@ class Acceptor:
             limits = {"ssl_handshake_timeout": limit_s, "ssl_shutdown_timeout": limit_s}
             self._tls = {"ssl": tls, **limits}
         self._sockets: list[socket.socket] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     async def open(self, address: ListenAddress, *, is_shared: bool = False) -> None:
-        """Listen on an address; on every one that a name stands for.
+        """Listen on an address; of a name, on all its addresses.
 
         If it is shared, connections are spread over all processes that listen on it.
         """
@@ -74,10 +74,10 @@ class Acceptor:
                 continue
             accepted.setblocking(False)  # noqa: FBT003 - the socket's own signature
             protocol = LimitedProtocol(accepted, group_address(host), self._listening)
-            self._start(self._begin(accepted, protocol))
+            self._tasks.start(self._begin(accepted, protocol))
 
     def _make_room(self, opened: socket.socket, error: OSError) -> None:
-        """Close the oldest connection that has not authenticated, and accept again a bit later."""
+        """Close the oldest unauthenticated connection, and accept again after a pause."""
         self._listening.log.warning("cannot_accept", message=error.strerror)
         self._listening.newcomers.drop_oldest()
         loop = asyncio.get_running_loop()
@@ -95,8 +95,3 @@ class Acceptor:
         except OSError:  # it has left, or its handshake of TLS failed
             protocol.leave()
             accepted.close()
-
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""The protocol of picows with limits: the time to the upgrade, and what an unfinished frame takes.
+"""The protocol of picows with limits: time to the upgrade, and bytes of an unfinished frame.
 
 The read buffer of picows begins with 2 KiB, doubles whenever it is nine tenths full, and never
 shrinks. Its own limit for frames is the same for all connections, and it reads on after an error.
@@ -20,9 +20,9 @@ from clarion.sockets.newcomers import Newcomers
 from clarion.sockets.protocol import FRAME_LIMIT_BYTES, HELLO_LIMIT_BYTES, CloseCode
 from clarion.telemetry.limited_log import LimitedLog
 
-# Never reached: whoever sends more than the limits of `Socket` allow is not read from any more.
+# Never reached: a client that exceeds the limits of `Socket` is not read from any more.
 _PICOWS_LIMIT_BYTES = 64 * FRAME_LIMIT_BYTES
-# How long what a client still sends is read and thrown away, so that it can read why.
+# How long the rest that a client sends is read and discarded, so that it can read the reason.
 _LINGER_S = 1.0
 _discarded = bytearray(65_536)
 _no_headers: dict[str, str] = {}
@@ -38,14 +38,14 @@ class Listening:
     picows_log: PicowsLog
     # How long a connection may take from its beginning to the upgrade.
     upgrade_limit_s: float
-    # Whether the node has as many connections as it may: the store needs files of its own.
+    # Whether the node has as many connections as allowed: the store needs files of its own.
     is_full: Callable[[], bool]
     # The descriptors of all connections.
     descriptors: set[int] = field(default_factory=set)
 
 
 class LimitedProtocol(WSProtocol):  # type: ignore[misc]
-    """One connection, from its acceptance on. The `Newcomer` port."""
+    """One connection, from its acceptance. The `Newcomer` port."""
 
     __slots__ = ("_accepted", "_descriptor", "_listening", "_timer", "address")
 
@@ -82,7 +82,7 @@ class LimitedProtocol(WSProtocol):  # type: ignore[misc]
             )
 
     def drop(self) -> None:
-        """Close the connection at once, however far it has got."""
+        """Close the connection at once, in any state."""
         accepted = self._accepted
         self.leave()
         if self.transport is not None:
@@ -93,7 +93,7 @@ class LimitedProtocol(WSProtocol):  # type: ignore[misc]
                 accepted.shutdown(socket.SHUT_RDWR)
 
     def leave(self) -> None:
-        """Count the connection no longer: it has ended."""
+        """Stop counting the connection: it has ended."""
         self._stop_waiting()
         self._accepted = None
         self._listening.newcomers.discard(self)
@@ -144,7 +144,7 @@ class LimitedProtocol(WSProtocol):  # type: ignore[misc]
 
 
 class _Discard(asyncio.BufferedProtocol):
-    """Reads on for a protocol that has had enough, and keeps nothing."""
+    """Reads and discards the rest for a protocol that has refused it."""
 
     def __init__(self, protocol: LimitedProtocol) -> None:
         self._protocol = protocol
@@ -164,7 +164,7 @@ class _Discard(asyncio.BufferedProtocol):
 
 @dataclass(frozen=True, slots=True)
 class PicowsLog:
-    """What picows logs, in our format: its warnings and errors, and few of them."""
+    """The warnings and errors of picows in our format, limited in number."""
 
     log: LimitedLog
 

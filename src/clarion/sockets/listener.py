@@ -15,18 +15,18 @@ from clarion.settings.types import ListenAddress
 from clarion.sockets.acceptor import Acceptor
 from clarion.sockets.limited_protocol import Listening, PicowsLog
 from clarion.sockets.newcomers import UNAUTHENTICATED_LIMIT, Newcomers
-from clarion.sockets.shell import Endpoint, Socket
+from clarion.sockets.shell import Socket, SocketEndpoint
 from clarion.telemetry.limited_log import LimitedLog
 
 # From the beginning of a connection, over TLS or not, to its upgrade to WebSocket.
 UPGRADE_LIMIT_S = 10.0
 _TICK_S = 5.0
-# How long a stop waits for a client to acknowledge what was sent, and how often it looks.
+# How long a stop waits for a client to acknowledge what was sent, and how often it checks.
 _SETTLE_S = 2.0
 _LOOK_EVERY_S = 0.02
 # How long a stop waits for clients to answer the close frame.
 _CLOSE_GRACE_S = 2.0
-# Closed in a second by a node that stops, unless half of its grace period is too short for it.
+# Sockets that a stopping node closes in a second, unless half of its grace period is too short.
 _DRAINED_PER_S = 200
 _DRAINING_SHARE = 0.5
 
@@ -36,7 +36,7 @@ class SocketListener:
 
     def __init__(
         self,
-        *endpoints: Endpoint[Any, Any],
+        *endpoints: SocketEndpoint[Any, Any],
         per_address: int = UNAUTHENTICATED_LIMIT,
         total: int | None = None,
         upgrade_limit_s: float = UPGRADE_LIMIT_S,
@@ -53,7 +53,7 @@ class SocketListener:
 
     @property
     def descriptors(self) -> Collection[int]:
-        """The descriptors of the connections. One that has just ended may still be among them."""
+        """The descriptors of the connections; one that has just ended may still be included."""
         return self._listening.descriptors
 
     @property
@@ -79,7 +79,7 @@ class SocketListener:
         """Send the heart-beats that are due, and close connections that are past their limits."""
         for endpoint in self._endpoints.values():
             now = endpoint.clock.monotonic()
-            async for socket in self._pace.over(endpoint.sockets):
+            async for socket in self._pace.over(list(endpoint.sockets)):
                 socket.tick(now)
             await endpoint.tick(now)
 
@@ -110,7 +110,7 @@ class SocketListener:
         return min(grace_s * _DRAINING_SHARE, len(self._open()) / _DRAINED_PER_S)
 
     def _is_full(self) -> bool:
-        # Sockets that have not authenticated are counted twice, for the moment that lasts.
+        # Sockets that have not authenticated yet are counted twice.
         open_ = len(self.newcomers) + sum(len(each.sockets) for each in self._endpoints.values())
         return self._total is not None and open_ >= self._total
 
@@ -123,7 +123,7 @@ class SocketListener:
 
 
 async def _end_after(delay_s: float, socket: Socket[Any], settle_s: float) -> None:
-    """Close a socket when its client has acknowledged what was sent: it would get that again."""
+    """Close a socket when its client has acknowledged what was sent, or would get it again."""
     await asyncio.sleep(delay_s)
     socket.session.drain()
     give_up = asyncio.get_running_loop().time() + settle_s

@@ -1,7 +1,7 @@
-"""The connections that have not authenticated: how many there may be, of one address and in all.
+"""The connections that have not authenticated: limits for each address and in total.
 
-One more closes the oldest instead of being refused: a client that means well says hello at once,
-and one that keeps others out says nothing.
+One more closes the oldest instead of being refused: a proper client sends its hello at once, an
+attacker stays silent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 # Each may have a handshake of TLS under way and 28 KiB in its buffer: 200 MiB at most.
 UNAUTHENTICATED_LIMIT = 2_000
-# Addresses from which somebody has authenticated, remembered beyond their connections.
+# Addresses from which a client has authenticated, remembered after its connection.
 KNOWN_LIMIT = 10_000
 
 
@@ -23,20 +23,20 @@ class Newcomer(Protocol):
         """Where it comes from, as `group_address` writes it."""
 
     def drop(self) -> None:
-        """Close it at once. It is removed when that is done, or here."""
+        """Close it at once, in any state."""
 
 
 class Newcomers:
     """The connections of this node that have not authenticated.
 
-    If there are too many in all, those of addresses from which nobody has authenticated are closed
-    first: a flood of strangers does not keep those out who are known.
+    If there are too many in total, those of unknown addresses, from which no client has
+    authenticated, are closed first: a flood of strangers does not keep known clients out.
     """
 
     def __init__(self, per_address: int, total: int = UNAUTHENTICATED_LIMIT) -> None:
         self._per_address = per_address
         self._total = total
-        # In the order in which they came; a dictionary finds the oldest and any other at once.
+        # In the order of arrival; a dictionary finds the oldest and any other at once.
         self._strangers: dict[Newcomer, None] = {}
         self._known: dict[Newcomer, None] = {}
         self._by_address: dict[str, dict[Newcomer, None]] = {}
@@ -59,7 +59,7 @@ class Newcomers:
         return is_full
 
     def admit(self, newcomer: Newcomer) -> None:
-        """Remove a connection that has authenticated, and know its address from now on."""
+        """Remove a connection that has authenticated, and remember its address."""
         self.discard(newcomer)
         self._known_addresses.pop(newcomer.address, None)
         if len(self._known_addresses) >= KNOWN_LIMIT:
@@ -67,7 +67,7 @@ class Newcomers:
         self._known_addresses[newcomer.address] = None
 
     def discard(self, newcomer: Newcomer) -> None:
-        """Remove a connection, if it is there."""
+        """Remove a connection; it may have been removed before."""
         self._strangers.pop(newcomer, None)
         self._known.pop(newcomer, None)
         of_address = self._by_address.get(newcomer.address)
@@ -77,14 +77,13 @@ class Newcomers:
                 del self._by_address[newcomer.address]
 
     def drop_oldest(self) -> bool:
-        """Close the oldest stranger, or else the oldest of those who are known."""
+        """Close the oldest stranger, or else the oldest known one; False if there is none."""
         oldest = next(iter(self._strangers), None) or next(iter(self._known), None)
         if oldest is not None:
             self._drop(oldest)
         return oldest is not None
 
     def drop_all(self) -> None:
-        """Close all of them."""
         while self.drop_oldest():
             pass
 
@@ -94,7 +93,7 @@ class Newcomers:
 
 
 def group_address(host: str) -> str:
-    """Return what counts as one address: of IPv6 the first 64 bits, which one customer has."""
+    """Return what counts as one address: of IPv6 the first 64 bits, those of one customer."""
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host)

@@ -17,7 +17,7 @@ HELLO_TIMEOUT_S = 10
 HEARTBEAT_S = 30
 SILENCE_LIMIT_MS = 2 * HEARTBEAT_S * 1000
 FRAME_LIMIT_BYTES = 65_536
-# Of clients that have not authenticated: a hello has a token, a secret, and perhaps cursors.
+# For clients that have not authenticated: a hello has a token, a secret, and perhaps cursors.
 HELLO_LIMIT_BYTES = 16_384
 USER_IS_INACTIVE = "the user is inactive or erased"
 APP_IS_DELETED = "the app was deleted"
@@ -25,7 +25,7 @@ PING = b'{"type":"ping"}'
 PONG = b'{"type":"pong"}'
 _FINAL_TEXT, _SHORTEST = 0x81, 125
 _SHORT_HEADER, _LONG_HEADER = struct.Struct(">BBH"), struct.Struct(">BBQ")
-# A client may send a number of any size; the database takes no larger one.
+# A client may send a number of any size; this is the largest that the database takes.
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
@@ -72,7 +72,7 @@ Effects = list[SendFrame | Close | E]
 
 
 class SharedFrames(list[Any]):
-    """Frames that many connections get as they are: their bytes are made once."""
+    """Frames that many connections get unchanged: their bytes are made once."""
 
     __slots__ = ("wire",)
 
@@ -82,7 +82,7 @@ class SharedFrames(list[Any]):
 
 
 def to_wire(frames: Iterable[SendFrame]) -> bytes:
-    """Return text frames as a server sends them, one after the other."""
+    """Return the bytes of text frames, as a server sends them."""
     return b"".join([part for each in frames for part in (_header(len(each.data)), each.data)])
 
 
@@ -98,8 +98,8 @@ def _header(size: int) -> bytes:
 class Session(ABC, Generic[F, E]):
     """The protocol of one connection.
 
-    Frames of type `F` go in; what is to be done comes out as a list of effects. The shell carries
-    out `SendFrame` and `Close` itself and hands those of type `E` to the endpoint.
+    It takes frames of type `F` and returns a list of effects. The shell carries out `SendFrame` and
+    `Close` itself, and passes those of type `E` to the endpoint.
 
     `now` is always a reading of the monotonic clock.
     """
@@ -128,7 +128,6 @@ class Session(ABC, Generic[F, E]):
         self._has_hello = False
 
     def receive(self, data: bytes, *, is_text: bool, now: int) -> Effects[E]:
-        """Handle a frame of the client."""
         self.received_at = now
         if len(data) > HELLO_LIMIT_BYTES and len(data) > self.frame_limit:
             limit = f"a frame has at most {self.frame_limit} bytes"
@@ -147,7 +146,7 @@ class Session(ABC, Generic[F, E]):
 
     @property
     def frame_limit(self) -> int:
-        """How many bytes a frame of the client may have."""
+        """The largest frame of the client, in bytes."""
         return FRAME_LIMIT_BYTES if self.is_ready else HELLO_LIMIT_BYTES
 
     def time_out_hello(self) -> Effects[E]:
@@ -170,18 +169,18 @@ class Session(ABC, Generic[F, E]):
         return []
 
     def _pong(self) -> Effects[E]:
-        """Answer a ping, unless the client does not read: for it pongs would pile up."""
+        """Answer a ping, unless the client does not read: pongs would pile up."""
         return [] if self.is_paused else [SendFrame(PONG)]
 
     def _is_silent(self, now: int) -> bool:
         return now - self.received_at >= SILENCE_LIMIT_MS
 
     def drain(self) -> None:
-        """Begin nothing new: the connection is closed when what is under way is done."""
+        """Start nothing new: the connection is closed when what is under way is done."""
 
     @property
     def is_drained(self) -> bool:
-        """Whether nothing is under way that the client would get again if it reconnected."""
+        """Whether the client would get nothing again if it reconnected."""
         return True
 
     @abstractmethod

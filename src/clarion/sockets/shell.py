@@ -1,9 +1,9 @@
-"""The I/O of one socket: hands frames to its session and carries out the effects."""
+"""The I/O of one socket: passes frames to its session and carries out the effects."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
@@ -24,11 +24,11 @@ E = TypeVar("E")
 S_contra = TypeVar("S_contra", contravariant=True)
 E_contra = TypeVar("E_contra", contravariant=True)
 
-# How long a socket may refuse to take what we write.
+# How long a socket may not accept data.
 PAUSE_LIMIT_MS = 30_000
 # How long a client may take to answer a close frame; then the connection is cut.
 CLOSE_LIMIT_MS = 10_000
-# How long a frame may take from its first byte to its last, give or take a heart-beat.
+# How long a frame may take from its first byte to its last; checked at each heart-beat.
 FRAME_LIMIT_S = 15
 # The longest header of a frame.
 _HEADER_LIMIT_BYTES = 14
@@ -39,12 +39,13 @@ _CLOSE_CODES = frozenset({*range(1000, 1004), *range(1007, 1015), *range(3000, 5
 _REASON_LIMIT_BYTES = 123
 
 
-class Endpoint(Protocol[S_contra, E_contra]):
-    """What is served at one path: makes its sockets and does what only they need."""
+class SocketEndpoint(Protocol[S_contra, E_contra]):
+    """What is served at one path: makes its sockets and carries out their own effects."""
 
     path: bytes
     clock: Clock
-    sockets: OpenSockets
+    # Those that are open, authenticated or not, the oldest first.
+    sockets: dict[Socket[Any], None]
     # More frames than this between two heart-beats, and the socket is closed.
     frames_limit: int
 
@@ -61,37 +62,14 @@ class Endpoint(Protocol[S_contra, E_contra]):
         """Release what belongs to a socket that was closed. May be called twice."""
 
     async def tick(self, now: int) -> None:
-        """Do what is due at a heart-beat beside the sockets' own ticks."""
+        """Do what is due at a heart-beat, after the ticks of the sockets."""
 
     async def finish(self, grace_s: float) -> None:
         """Wait for background work as long as the grace lasts, then cancel it."""
 
 
-class OpenSockets:
-    """The open sockets of an endpoint, authenticated or not, the oldest first."""
-
-    def __init__(self) -> None:
-        self._open: dict[Socket[Any], None] = {}
-
-    def __len__(self) -> int:
-        """How many are open."""
-        return len(self._open)
-
-    def __iter__(self) -> Iterator[Socket[Any]]:
-        """Iterate over a copy: sockets may open and close meanwhile."""
-        return iter(list(self._open))
-
-    def add(self, socket: Socket[Any]) -> None:
-        """Add a socket."""
-        self._open[socket] = None
-
-    def discard(self, socket: Socket[Any]) -> None:
-        """Remove a socket, if it is there."""
-        self._open.pop(socket, None)
-
-
 class Socket(WSListener, Generic[E]):
-    """One connection. Its subclasses add what their endpoint has to know about it."""
+    """One connection. Subclasses add what their endpoint needs to know about it."""
 
     __slots__ = (
         "_closed_at",
@@ -106,7 +84,7 @@ class Socket(WSListener, Generic[E]):
         "unread",
     )
 
-    def __init__(self, endpoint: Endpoint[Any, E], session: Session[Any, E]) -> None:
+    def __init__(self, endpoint: SocketEndpoint[Any, E], session: Session[Any, E]) -> None:
         self.session = session
         self._endpoint = endpoint
         self._transport: WSTransport | None = None
@@ -115,7 +93,7 @@ class Socket(WSListener, Generic[E]):
         self._paused_at: int | None = None
         self._closed_at: int | None = None
         self._unfinished_at: int | None = None
-        # Bytes that have come of a frame that is not complete.
+        # Bytes received of a frame that is not complete.
         self.unread = 0
         # Set by the connection until it is called, or the connection ends.
         self.on_authenticated: Callable[[], None] | None = None
@@ -124,7 +102,7 @@ class Socket(WSListener, Generic[E]):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
-        self._endpoint.sockets.add(self)
+        self._endpoint.sockets[self] = None
         loop = asyncio.get_running_loop()
         self._hello_timer = loop.call_later(HELLO_TIMEOUT_S, self._time_out_hello)
         self._endpoint.connected(self, transport.request)
@@ -164,7 +142,7 @@ class Socket(WSListener, Generic[E]):
     def on_ws_disconnected(self, transport: WSTransport) -> None:  # noqa: ARG002 - picows' signature
         self.session.is_closed = True
         self.on_authenticated = None
-        self._endpoint.sockets.discard(self)
+        self._endpoint.sockets.pop(self, None)
         self._release()
 
     def pause_writing(self) -> None:
@@ -178,7 +156,7 @@ class Socket(WSListener, Generic[E]):
     # Called by the endpoint and the listener.
 
     def carry_out(self, effects: Effects[E]) -> None:
-        """Do what the session says; frames that follow each other are written together."""
+        """Carry out effects of the session; frames in succession are written together."""
         if isinstance(effects, SharedFrames) and len(effects) > 1:
             self._write(effects.wire)
             return
@@ -197,24 +175,24 @@ class Socket(WSListener, Generic[E]):
 
     def _send(self, frames: list[SendFrame]) -> None:
         if len(frames) == 1 and self._transport is not None:
-            # At once; what is written together is sent when the loop comes round.
+            # Sent at once; frames that are written together are sent in the next turn of the loop.
             self._transport.send(WSMsgType.TEXT, frames[0].data)
         elif frames:
             self._write(to_wire(frames))
 
     def _write(self, wire: bytes) -> None:
-        """Write whole frames with one call of the system. picows writes in the same order."""
+        """Write whole frames with one system call. picows writes in the same order."""
         transport = self._transport
         if transport is not None and not transport.is_close_frame_sent:
             transport.underlying_transport.write(wire)
 
     @property
     def is_drained(self) -> bool:
-        """Whether it can be closed without that the client gets something again."""
+        """Whether it can be closed and the client would get nothing again."""
         return self.session.is_closed or self.session.is_drained
 
     def mark_authenticated(self) -> None:
-        """Stop waiting for a hello: it came, and it was valid."""
+        """Stop waiting for a hello: a valid one has arrived."""
         self._cancel_hello_timer()
         if self.on_authenticated is not None:
             self.on_authenticated()
@@ -222,7 +200,7 @@ class Socket(WSListener, Generic[E]):
 
     @property
     def read_limit(self) -> int:
-        """How many bytes an unfinished frame may have."""
+        """The largest unfinished frame, in bytes."""
         return self.session.frame_limit + _HEADER_LIMIT_BYTES
 
     def tick(self, now: int) -> None:
@@ -273,8 +251,8 @@ class Socket(WSListener, Generic[E]):
         # picows types the codes of the standard alone; ours are of the private range.
         code: Any = int(close.code)
         self._transport.send_close(code, _cut_short(close.reason))
-        # To disconnect now could lose the code: what the client is just sending would be answered
-        # with a reset. So the client disconnects, or `tick` cuts it off.
+        # Disconnecting now could lose the code: data that the client is just sending would be
+        # answered with a reset. So the client disconnects, or `tick` cuts the connection.
         self._closed_at = self._endpoint.clock.monotonic()
 
     def _release(self) -> None:
@@ -299,5 +277,5 @@ def _answer_to_close(frame: WSFrame) -> Any:
 
 
 def _cut_short(reason: str) -> bytes:
-    """Return as much of a reason as a close frame has room for, in whole characters."""
+    """Return as much of a reason as fits into a close frame, in whole characters."""
     return reason.encode()[:_REASON_LIMIT_BYTES].decode(errors="ignore").encode()

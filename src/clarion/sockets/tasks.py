@@ -1,4 +1,4 @@
-"""Background work of sockets: nobody awaits it, and it is not lost either."""
+"""Background work of sockets, which no caller awaits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[None, None, None]) -> None:
-        """Run a coroutine in the background."""
         task = asyncio.get_running_loop().create_task(_log_failure(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

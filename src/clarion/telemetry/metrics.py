@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from clarion import __version__
-from clarion.nodes.bus_counts import BusCounts
+from clarion.nodes.bus import BusCounts
 from clarion.pacing import WorkSlices
 from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter, gauge
 

@@ -17,9 +17,9 @@ from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import Device, PushPriority
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint, DeviceSocket
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages
-from clarion.push.sql.topics import SqlBroadcasts
+from clarion.push.sql.topics import Broadcasts
 from clarion.settings import load
 from clarion.settings.types import ListenAddress
 from clarion.sockets.listener import SocketListener
@@ -37,7 +37,7 @@ class Gateway:
     port: int
     clock: FixedClock
     messages: SqlMessages
-    broadcasts: SqlBroadcasts
+    broadcasts: Broadcasts
     connections: Connections
     dispatch: Dispatch
     devices: list[Device]
@@ -97,8 +97,8 @@ async def open_gateway(folder: Path, device_count: int = 1) -> AsyncIterator[Gat
     await migrate(installation.settings.database_url)
     device_ids = await installation.add_devices(device_count)
     async with installation.opened() as engine:
-        devices, messages = SqlDevices(engine), SqlMessages(engine)
-        broadcasts = SqlBroadcasts(engine)
+        devices, messages = Devices(engine), SqlMessages(engine)
+        broadcasts = Broadcasts(engine)
         clock, connections = FixedClock(), Connections()
         dispatch = Dispatch(
             messages=messages,

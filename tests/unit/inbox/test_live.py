@@ -238,7 +238,7 @@ async def test_what_cannot_be_read_concerns_everybody(nodes: Nodes) -> None:
     assert client.calls == ["wake"]
 
 
-async def test_the_store_is_polled_while_the_bus_is_not_heard_and_once_after_a_gap(
+async def test_the_store_is_polled_while_the_bus_is_disconnected_and_once_after_a_gap(
     nodes: Nodes, inboxes: MemoryInboxes
 ) -> None:
     client = Client()

@@ -9,7 +9,7 @@ from tests.recorded_bus import RecordedBus, RecordedHub
 
 
 class Cache:
-    """Records what it was told to forget."""
+    """Records what it was called to forget."""
 
     def __init__(self, bus: RecordedBus) -> None:
         self.forgotten: list[object] = []

@@ -37,7 +37,7 @@ async def link(one: LocalBus, two: LocalBus) -> None:
 
 
 class Silent:
-    """The other end of a socket, by hand: it reads when it is told to."""
+    """The other end of a socket, by hand: it reads when the test says so."""
 
     def __init__(self) -> None:
         self.ours, self.end = socket.socketpair()
@@ -101,7 +101,7 @@ async def test_the_end_of_a_process_is_a_gap_for_the_others() -> None:
         await until(lambda: sorted(gaps) == [1, 2])
 
 
-async def test_what_a_process_does_not_read_is_dropped_and_it_is_told_so() -> None:
+async def test_what_a_process_does_not_read_is_dropped_and_the_next_frame_says_so() -> None:
     bus, silent = LocalBus(1), Silent()
     await bus.join(2, silent.end)
     bus.hold("before", 1)
@@ -111,16 +111,16 @@ async def test_what_a_process_does_not_read_is_dropped_and_it_is_told_so() -> No
     bus.hold("meanwhile", 2)
     bus.release("before")
     await asyncio.sleep(0)
-    said, frame = 0, await silent.read_frame()
+    received, frame = 0, await silent.read_frame()
     assert frame.is_all
     while not frame.has_missed:
         frame = await silent.read_frame()
-        said += sum(map(len, frame.said.get("much", [])))
-    assert OUTBOX_BYTES <= said <= OUTBOX_BYTES + 2 * MIB
+        received += sum(map(len, frame.messages.get("much", [])))
+    assert OUTBOX_BYTES <= received <= OUTBOX_BYTES + 2 * MIB
     assert frame.is_all
     assert frame.held == {"meanwhile": 2}
     bus.publish("again", b"x")
-    while "again" not in frame.said:
+    while "again" not in frame.messages:
         frame = await silent.read_frame()
     silent.ours.close()
     await bus.close()
@@ -137,7 +137,7 @@ async def test_nobody_waits_long_for_a_process_that_does_not_answer() -> None:
     await bus.close()
 
 
-async def test_whoever_misses_something_is_told_by_the_frame() -> None:
+async def test_a_process_that_misses_something_learns_it_from_the_frame() -> None:
     bus, other = LocalBus(1), Silent()
     gaps: list[None] = []
     bus.on_gap(lambda: gaps.append(None))
@@ -160,7 +160,7 @@ async def test_what_is_no_frame_ends_the_socket() -> None:
 
 
 async def test_an_answer_covers_what_was_said_in_its_turn() -> None:
-    """Also if so much was said that several frames went out."""
+    """Also if the messages of a turn need several frames."""
     one, two = LocalBus(1), LocalBus(2)
     async with joined(one, two):
         settling = asyncio.ensure_future(one.settle())

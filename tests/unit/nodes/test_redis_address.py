@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from clarion.errors import StartError
-from clarion.nodes.redis.address import Endpoint, find_exposed, parse_address
+from clarion.nodes.redis.address import ServerAddress, find_exposed, parse_address
 from clarion.nodes.redis.client import slot_of
 from tests.peers.authority import Authority
 
 
 def test_an_address_has_a_host_a_port_and_a_number() -> None:
     address = parse_address("redis://cache.example.com:6380/3")
-    assert address.endpoints == (Endpoint("cache.example.com", 6380),)
+    assert address.servers == (ServerAddress("cache.example.com", 6380),)
     assert (address.number, address.username, address.password) == (3, "default", "")
     assert address.tls is None
 
 
 @pytest.mark.parametrize(
-    ("url", "endpoints"),
+    ("url", "servers"),
     [
         ("redis://a", [("a", 6379)]),
         ("redis://a:1,b:2,c", [("a", 1), ("b", 2), ("c", 6379)]),
@@ -28,8 +28,8 @@ def test_an_address_has_a_host_a_port_and_a_number() -> None:
         ("unix:///run/redis.sock?db=2", [("/run/redis.sock", 0)]),
     ],
 )
-def test_one_or_several_servers_are_named(url: str, endpoints: list[tuple[str, int]]) -> None:
-    assert list(parse_address(url).endpoints) == endpoints
+def test_one_or_several_servers_are_named(url: str, servers: list[tuple[str, int]]) -> None:
+    assert list(parse_address(url).servers) == servers
 
 
 def test_a_password_may_have_any_characters_and_is_not_shown() -> None:

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from clarion.nodes.bus_counts import DropReason
+from clarion.nodes.bus import DropReason
 from clarion.nodes.redis.breaker import RedisUnavailable, make_breaker
 from clarion.nodes.redis.bus import RedisBus, SubscriptionLost
 from clarion.nodes.redis.client import slot_of
-from clarion.nodes.redis.frames import Note, pack_for_all, pack_for_node
 from clarion.nodes.redis.link import Command
-from clarion.nodes.redis.outbox import Outbox
-from clarion.nodes.redis.presence import Presence
+from clarion.nodes.redis.outbox import Note, Outbox, pack_for_all, pack_for_node
+from clarion.nodes.redis.presence import DevicePresence
 from tests.contract.buses import joined_redis
 from tests.contract.proxy import Proxy
 from tests.contract.test_bus import Received, until, until_held
@@ -67,7 +66,7 @@ async def list_fields(bus: RedisBus) -> set[bytes]:
 
 async def leave_behind(bus: RedisBus, device_id: str, clock: FixedClock) -> None:
     """Write what a node that was killed has written."""
-    dead = Presence(bus._client.namespace, "killed.0")
+    dead = DevicePresence(bus._client.namespace, "killed.0")
     await bus._client.run(list(dead.hold([(device_id, 1)], clock.now() // SECOND)))
 
 
@@ -124,7 +123,7 @@ async def test_a_connection_that_is_older_replaces_one_that_has_expired(
     assert not received.replaced
 
 
-async def test_presence_of_a_node_that_nobody_hears_for_is_removed(
+async def test_presence_of_a_node_without_a_subscriber_is_removed(
     network: Network, clock: FixedClock
 ) -> None:
     publisher, devices = await network.join(), ["d0", "d1", "d2"]
@@ -135,7 +134,7 @@ async def test_presence_of_a_node_that_nobody_hears_for_is_removed(
     await until_held(publisher, {"d1", "d2"}, *devices)
 
 
-async def test_what_a_node_wrote_since_it_hears_again_is_not_removed_by_an_older_finding(
+async def test_what_a_node_wrote_since_it_subscribed_again_is_not_removed_by_an_older_finding(
     network: Network,
 ) -> None:
     reader, holder = await network.join(), await network.join()
@@ -216,13 +215,13 @@ def test_a_frame_is_full_at_64_kib() -> None:
 
 def test_an_outbox_that_is_full_takes_nothing_until_something_was_taken() -> None:
     outbox = Outbox(bytes_limit=10 * KIB)
-    assert sum(outbox.say("all", bytes(KIB)) for _ in range(20)) == 9
-    assert not outbox.note(Note("push", "d", bytes(KIB)))
-    assert len(outbox.take_said()) == 9
-    assert outbox.note(Note("push", "d", bytes(KIB)))
+    assert sum(outbox.add("all", bytes(KIB)) for _ in range(20)) == 9
+    assert not outbox.add_note(Note("push", "d", bytes(KIB)))
+    assert len(outbox.take()) == 9
+    assert outbox.add_note(Note("push", "d", bytes(KIB)))
     assert len(outbox.take_notes()) == 1
     assert not outbox
-    assert sum(outbox.note(Note("push", "d", bytes(KIB))) for _ in range(20)) == 9
+    assert sum(outbox.add_note(Note("push", "d", bytes(KIB))) for _ in range(20)) == 9
     assert outbox.clear() == 9
 
 
@@ -254,7 +253,7 @@ async def test_what_does_not_fit_is_dropped_and_counted(network: Network) -> Non
     await until(lambda: received.of("all")[-1] == b"after")
 
 
-async def test_who_may_have_missed_something_is_told(network: Network) -> None:
+async def test_a_node_that_may_have_missed_something_is_notified(network: Network) -> None:
     publisher, listener = await network.join(), await network.join()
     received = Received(listener, "all")
     publisher._outbox = Outbox(bytes_limit=10 * KIB)
@@ -270,7 +269,7 @@ async def test_who_may_have_missed_something_is_told(network: Network) -> None:
 async def test_a_node_whose_presence_had_expired_may_have_missed_something(
     network: Network, clock: FixedClock
 ) -> None:
-    """The machine slept: others stored what was for its devices, and nobody tells it."""
+    """The machine slept: others stored messages for its devices, and do not announce them."""
     holder = await network.join(beat_every_s=0.02)
     received = Received(holder)
     holder.hold("d", clock.now())
@@ -282,7 +281,7 @@ async def test_a_node_whose_presence_had_expired_may_have_missed_something(
     await until(lambda: received.gaps == 1)
 
 
-async def test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_know_it(
+async def test_a_node_that_does_not_count_is_silent_until_the_store_does_not_know_it(
     redis_url: str,
 ) -> None:
     joining = joined_redis(redis_url, silent_s=0.5, gone_s=2.0, node_id="a")
@@ -304,7 +303,7 @@ async def test_a_node_that_does_not_count_is_not_heard_until_the_store_does_not_
         assert [each["event"] for each in logs] == ["node_silent", "nodes_heard"]
 
 
-async def test_presence_is_kept_while_another_node_is_not_heard(
+async def test_presence_is_kept_while_another_node_is_silent(
     redis_url: str, clock: FixedClock
 ) -> None:
     async with joined_redis(redis_url, clock=clock, beat_every_s=0.02) as holder:
@@ -327,7 +326,7 @@ async def test_a_node_that_was_killed_and_started_anew_replaces_itself(redis_url
                     await asyncio.sleep(0.01)
 
 
-async def test_installations_on_one_server_do_not_hear_each_other(redis_url: str) -> None:
+async def test_installations_on_one_server_receive_nothing_of_each_other(redis_url: str) -> None:
     async with (
         joined_redis(redis_url, "one") as one,
         joined_redis(redis_url, "two") as two,

@@ -29,7 +29,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_loop_is_often_due_while_the_bus_is_not_heard() -> None:
+async def test_a_loop_is_often_due_while_the_bus_is_disconnected() -> None:
     bus = RecordedHub().join()
     loop = Loop(bus, disconnected_s=0, connected_s=3600)
     task = asyncio.create_task(loop.run())
@@ -41,7 +41,7 @@ async def test_a_loop_is_often_due_while_the_bus_is_not_heard() -> None:
     task.cancel()
 
 
-async def test_a_loop_is_due_now_and_then_while_the_bus_is_heard() -> None:
+async def test_a_loop_is_due_now_and_then_while_the_bus_is_connected() -> None:
     loop = Loop(RecordedHub().join(), disconnected_s=0.001, connected_s=0.005)
     task = asyncio.create_task(loop.run())
     await asyncio.wait_for(loop.came.wait(), 30)

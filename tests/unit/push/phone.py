@@ -21,7 +21,7 @@ from clarion.push.model import (
 )
 from clarion.push.session import Acknowledged, Authorise, DeviceSession, Dropped, Effect, Refill
 from clarion.push.sql.messages import SqlHistory, SqlMessages
-from clarion.push.sql.topics import SqlBroadcasts
+from clarion.push.sql.topics import Broadcasts
 from clarion.sockets.protocol import Close, SendFrame
 from tests.factories import DAY, FixedClock, make_broadcast, make_device
 from tests.unit.push.gates import GatedStore, settle
@@ -95,12 +95,12 @@ class Gateway:
         self.clock: FixedClock = beside.clock if beside else FixedClock()
         self.store: GatedStore = beside.store if beside else GatedStore()
         self.gates = self.store.gates
-        self.broadcasts = SqlBroadcasts(self.store.open)
+        self.broadcasts = Broadcasts(self.store.open)
         self.connections = Connections()
         self.device: Device = beside.device if beside else make_device()
         self.dispatch = Dispatch(
             messages=SqlMessages(self.store.gated, pause_s=0),
-            broadcasts=SqlBroadcasts(self.store.gated, pause_s=0),
+            broadcasts=Broadcasts(self.store.gated, pause_s=0),
             connections=self.connections,
             clock=self.clock,
             metrics=GatewayMetrics(CollectorRegistry()),

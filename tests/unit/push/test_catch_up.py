@@ -1,4 +1,4 @@
-"""What other nodes stored while they could not tell it is read without a reconnect."""
+"""What other nodes stored while they could not announce it is read without a reconnect."""
 
 import asyncio
 
@@ -112,7 +112,7 @@ async def test_a_connection_that_closes_meanwhile_is_not_subscribed(nodes: Nodes
     assert not nodes.there.connections.has_subscribers("app", "a")
 
 
-async def test_the_loop_reads_while_the_bus_is_not_heard_and_once_after_a_gap(
+async def test_the_loop_reads_while_the_bus_is_disconnected_and_once_after_a_gap(
     nodes: Nodes,
 ) -> None:
     phone = await nodes.there.connect()
@@ -159,7 +159,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(nodes: Nodes) -> None
 def make_phone(app_id: str, topics: int = 0) -> Phone:
     phone = Phone.__new__(Phone)
     phone.session = DeviceSession(NOW)
-    phone.session.recognise(make_device(app_id))
+    phone.session.device = make_device(app_id)
     phone.topics = {f"{number}": TopicCursor(0, 0) for number in range(topics)} or None
     return phone
 

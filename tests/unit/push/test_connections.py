@@ -17,7 +17,7 @@ class Wire:
 
     def __init__(self, device: Device) -> None:
         self.session = DeviceSession(NOW)
-        self.session.recognise(device)
+        self.session.device = device
         self.topics: dict[str, TopicCursor] | None = None
         self.effects: list[Effect] = []
 

@@ -14,7 +14,7 @@ from clarion.push.device_changes import DeviceChanges
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
 from clarion.push.session import DeviceSession, Effect
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.sockets.protocol import APP_IS_DELETED, Close, CloseCode
 from tests.factories import NOW, FixedClock, make_device
 from tests.recorded_bus import RecordedHub
@@ -32,7 +32,7 @@ class Phone:
 
     def __init__(self, device: Device) -> None:
         self.session = DeviceSession(NOW)
-        self.session.recognise(device)
+        self.session.device = device
         self.session.connected_at = NOW
         self.closed: CloseCode | None = None
         self.reason = ""
@@ -53,7 +53,7 @@ class Node:
     """A node with one connected device, and the store that another node writes to."""
 
     def __init__(self, engine: MemoryEngine, clock: FixedClock) -> None:
-        self.elsewhere = SqlDevices(engine)  # type: ignore[arg-type]
+        self.elsewhere = Devices(engine)  # type: ignore[arg-type]
         self.registry = Registry(self.elsewhere, Connections(), clock, Vault(b"k" * 32))
         self.device = make_device(details=ANA)
         self.phone = Phone(self.device)
@@ -124,7 +124,7 @@ async def test_a_connection_ends_if_another_node_has_a_newer_one(
     assert node.phone.closed == code
 
 
-async def test_devices_of_a_deleted_app_hear_that_it_was_the_app(node: Node) -> None:
+async def test_devices_of_a_deleted_app_get_that_as_the_reason(node: Node) -> None:
     await node.change("deleted")
 
     async def end_app() -> None:
@@ -164,7 +164,7 @@ class TwoNodes:
     def __init__(self, node: Node, engine: MemoryEngine, clock: FixedClock) -> None:
         hub = RecordedHub()
         self.bus = hub.join()
-        devices = SqlDevices(engine)  # type: ignore[arg-type]
+        devices = Devices(engine)  # type: ignore[arg-type]
         self.here = Registry(devices, Connections(), clock, Vault(b"k" * 32))
         self.here.changed.join(hub.join())
         node.registry.changed.join(self.bus)
@@ -185,7 +185,7 @@ async def two_nodes(node: Node, engine: MemoryEngine, clock: FixedClock) -> TwoN
         ("user", CloseCode.RESTARTING),
     ],
 )
-async def test_a_device_that_another_node_changes_is_disconnected_when_that_is_told(
+async def test_a_device_that_another_node_changes_is_disconnected_when_that_is_announced(
     node: Node, two_nodes: TwoNodes, change: str, code: CloseCode
 ) -> None:
     device, here = node.device, two_nodes.here
@@ -213,7 +213,7 @@ async def test_a_change_that_concerns_nobody_here_reads_nothing(
     assert (node.registry.announced, engine.reads) == ({}, reads)
 
 
-async def test_what_was_told_is_checked_again_if_the_store_does_not_answer(
+async def test_what_was_announced_is_checked_again_if_the_store_does_not_answer(
     node: Node, two_nodes: TwoNodes
 ) -> None:
     find_many, failures = node.elsewhere.find_many, [True]

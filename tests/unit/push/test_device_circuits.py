@@ -117,7 +117,7 @@ def test_an_older_connection_that_ends_while_it_is_open_does_not_lengthen_it() -
     assert circuits.find_wait_ms("a", 1_000) == before - 1_000
 
 
-def test_what_is_put_off_is_told_when_the_time_is_up() -> None:
+def test_what_is_put_off_is_announced_when_the_time_is_up() -> None:
     circuits = open_one()
     assert circuits.puts_off("a", 0)
     assert not circuits.puts_off("another", 0)
@@ -127,7 +127,7 @@ def test_what_is_put_off_is_told_when_the_time_is_up() -> None:
     assert circuits.take_put_off(LONGEST) == []
 
 
-def test_what_is_put_off_is_told_although_the_device_is_forgotten() -> None:
+def test_what_is_put_off_is_announced_although_the_device_is_forgotten() -> None:
     circuits = open_one()
     assert circuits.puts_off("a", 0)
     circuits.acknowledge("a")

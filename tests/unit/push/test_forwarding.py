@@ -47,7 +47,9 @@ def fail(gateway: Gateway) -> None:
         pass
 
 
-async def test_a_push_to_a_device_that_keeps_failing_is_stored_and_told_later(nodes: Nodes) -> None:
+async def test_a_push_to_a_device_that_keeps_failing_is_stored_and_announced_later(
+    nodes: Nodes,
+) -> None:
     fail(nodes.here)
     phone = await nodes.there.connect()
     assert await nodes.here.push("a") is True
@@ -77,7 +79,7 @@ async def test_a_push_reaches_the_device_where_it_is_connected(nodes: Nodes) -> 
     assert await nodes.here.state_of("a") == (MessageStatus.DELIVERED, MessageReason.ACKNOWLEDGED)
 
 
-async def test_a_push_to_a_device_that_is_connected_here_is_not_told(nodes: Nodes) -> None:
+async def test_a_push_to_a_device_that_is_connected_here_is_not_forwarded(nodes: Nodes) -> None:
     phone = await nodes.here.connect()
     await nodes.here.push("a")
     assert (phone.ids, nodes.bus.published) == (["a"], [])
@@ -224,7 +226,7 @@ async def test_a_device_elsewhere_that_takes_all_does_not_make_every_push_count(
 
 
 @pytest.mark.parametrize("subject", [MESSAGE, WITHDRAWN, TOPIC_MESSAGE, SUBSCRIBED, DELETED])
-async def test_what_a_node_with_another_version_tells_is_reported(
+async def test_what_a_node_with_another_version_sends_is_reported(
     nodes: Nodes, subject: str
 ) -> None:
     reported: list[bool] = []
@@ -255,7 +257,7 @@ async def test_a_node_without_subscribers_offers_nothing(nodes: Nodes) -> None:
     assert nodes.there.dispatch.topics._offering == {}
 
 
-async def test_a_topic_message_that_was_not_heard_is_read_when_the_next_one_is(
+async def test_a_topic_message_that_was_not_received_is_read_when_the_next_one_is(
     nodes: Nodes,
 ) -> None:
     await nodes.here.subscribe()

@@ -126,7 +126,7 @@ async def test_many_messages_are_read_in_pages(nodes: Nodes) -> None:
     assert phone.ids == ["last"]
 
 
-async def test_the_loop_looks_while_the_bus_is_not_heard(nodes: Nodes) -> None:
+async def test_the_loop_looks_while_the_bus_is_disconnected(nodes: Nodes) -> None:
     phone = await nodes.there.connect()
     running = asyncio.create_task(nodes.recent.run())
     await nodes.here.push("a")

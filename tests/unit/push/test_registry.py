@@ -21,7 +21,7 @@ from clarion.push.registry import (
     hash_secret,
     new_token,
 )
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from tests.factories import NOW, FixedClock, make_device
 from tests.recorded_bus import RecordedHub
 from tests.replacing import replace
@@ -37,18 +37,18 @@ def store() -> GatedStore:
 
 
 @pytest.fixture
-def devices(store: GatedStore) -> SqlDevices:
+def devices(store: GatedStore) -> Devices:
     """The devices as they are stored, whatever the registry has cached."""
-    return SqlDevices(store.open)
+    return Devices(store.open)
 
 
 @pytest.fixture
 def registry(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(SqlDevices(store.gated), Connections(), clock, VAULT)
+    return Registry(Devices(store.gated), Connections(), clock, VAULT)
 
 
 @pytest.fixture
-async def device(devices: SqlDevices) -> Device:
+async def device(devices: Devices) -> Device:
     device = make_device()
     await devices.add(device)
     return device
@@ -118,7 +118,7 @@ CHANGES: dict[str, Callable[[Registry, Device], Awaitable[object]]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
 async def test_after_a_change_the_device_is_found_as_it_is(
     registry: Registry,
-    devices: SqlDevices,
+    devices: Devices,
     device: Device,
     change: Callable[[Registry, Device], Awaitable[object]],
 ) -> None:
@@ -130,7 +130,7 @@ async def test_after_a_change_the_device_is_found_as_it_is(
 
 
 async def test_a_new_device_is_found_though_it_was_unknown(
-    registry: Registry, devices: SqlDevices
+    registry: Registry, devices: Devices
 ) -> None:
     device = make_device()
     assert await registry.find(device.app_id, device.token_hash) is None
@@ -147,7 +147,7 @@ async def test_changing_what_is_not_there_changes_nothing(registry: Registry) ->
 
 
 async def test_a_look_up_under_way_during_a_change_is_made_again(
-    registry: Registry, store: GatedStore, devices: SqlDevices, device: Device
+    registry: Registry, store: GatedStore, devices: Devices, device: Device
 ) -> None:
     store.gates.are_open = False
     finding = asyncio.ensure_future(registry.find(device.app_id, device.token_hash))
@@ -168,7 +168,7 @@ async def test_a_look_up_under_way_during_a_change_is_made_again(
 
 
 async def test_changes_of_other_devices_do_not_disturb_a_look_up(
-    registry: Registry, store: GatedStore, devices: SqlDevices, device: Device
+    registry: Registry, store: GatedStore, devices: Devices, device: Device
 ) -> None:
     other = make_device()
     await devices.add(other)
@@ -191,9 +191,9 @@ async def test_in_any_interleaving_the_registry_ends_up_right(
     acts: list[str], order: list[int]
 ) -> None:
     store, device = GatedStore(), make_device()
-    devices = SqlDevices(store.open)
+    devices = Devices(store.open)
     await devices.add(device)
-    registry = Registry(SqlDevices(store.gated), Connections(), FixedClock(), VAULT)
+    registry = Registry(Devices(store.gated), Connections(), FixedClock(), VAULT)
     store.gates.are_open = False
     tasks = [asyncio.ensure_future(act_on(registry, device, act)) for act in acts]
     for number in order:
@@ -258,7 +258,7 @@ async def test_with_a_new_secret_the_old_one_is_refused(registry: Registry) -> N
 
 
 async def test_a_proposed_device_is_not_stored_and_holds_no_secret(
-    registry: Registry, devices: SqlDevices
+    registry: Registry, devices: Devices
 ) -> None:
     device, secret = registry.propose(
         app_id="app", token="token", platform=Platform.WEB, details=DETAILS
@@ -277,7 +277,7 @@ def test_tokens_are_64_hexadecimal_digits_and_differ() -> None:
 
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_one_device_too_many_revokes_the_least_recently_seen(
-    devices: SqlDevices, clock: FixedClock, limit: int
+    devices: Devices, clock: FixedClock, limit: int
 ) -> None:
     registry = Registry(devices, Connections(), clock, VAULT, per_user=limit)
     of_ana = DeviceDetails(user_id="ana")
@@ -289,9 +289,7 @@ async def test_one_device_too_many_revokes_the_least_recently_seen(
     assert await reasons_of(devices, made) == [InvalidationReason.REVOKED] * 2 + [None] * limit
 
 
-async def test_devices_without_a_user_are_not_limited(
-    devices: SqlDevices, clock: FixedClock
-) -> None:
+async def test_devices_without_a_user_are_not_limited(devices: Devices, clock: FixedClock) -> None:
     registry = Registry(devices, Connections(), clock, VAULT, per_user=1)
     made = [make_device() for _ in range(3)]
     for device in made:
@@ -299,13 +297,13 @@ async def test_devices_without_a_user_are_not_limited(
     assert await reasons_of(devices, made) == [None] * 3
 
 
-async def reasons_of(devices: SqlDevices, made: list[Device]) -> list[InvalidationReason | None]:
+async def reasons_of(devices: Devices, made: list[Device]) -> list[InvalidationReason | None]:
     found = [await devices.find(device.app_id, device.token_hash) for device in made]
     return [device.invalidation_reason for device in found if device]
 
 
 async def test_registering_and_dropping_devices_leaves_a_bounded_number_of_rows(
-    devices: SqlDevices, clock: FixedClock
+    devices: Devices, clock: FixedClock
 ) -> None:
     registry = Registry(devices, Connections(), clock, VAULT, per_user=2)
     of_ana = DeviceDetails(user_id="ana")
@@ -351,7 +349,7 @@ class Nodes:
         hub = RecordedHub()
         self.buses = [hub.join(), hub.join()]
         self.here, self.there = (
-            Registry(SqlDevices(store.gated), Connections(), clock, VAULT) for _ in range(2)
+            Registry(Devices(store.gated), Connections(), clock, VAULT) for _ in range(2)
         )
         for registry, bus in zip((self.here, self.there), self.buses, strict=True):
             registry.changed.join(bus)
@@ -393,7 +391,7 @@ async def test_a_device_that_is_revoked_on_one_node_is_invalid_on_the_others(
         ("unknown", DISCONNECTED_UNKNOWN_MS),
     ],
 )
-async def test_while_the_bus_is_not_heard_devices_are_known_for_seconds(
+async def test_while_the_bus_is_disconnected_devices_are_known_for_seconds(
     nodes: Nodes, store: GatedStore, clock: FixedClock, change: str, lifetime: int
 ) -> None:
     device = make_device()
@@ -412,7 +410,7 @@ async def test_while_the_bus_is_not_heard_devices_are_known_for_seconds(
         assert store.reads - before == reads
 
 
-async def test_what_was_cached_while_the_bus_was_heard_is_old_when_it_is_not(
+async def test_what_was_cached_while_the_bus_was_connected_is_old_when_it_is_not(
     nodes: Nodes, device: Device, clock: FixedClock
 ) -> None:
     await nodes.there.find("app", device.token_hash)
@@ -431,7 +429,7 @@ async def test_no_device_is_cached_over_a_gap(
 
 
 async def test_a_device_that_is_authenticated_during_a_gap_is_read_again(
-    nodes: Nodes, devices: SqlDevices, store: GatedStore
+    nodes: Nodes, devices: Devices, store: GatedStore
 ) -> None:
     device, secret = nodes.here.propose(
         app_id="app", token="t", platform=Platform.CLARION, details=DeviceDetails()

@@ -80,7 +80,7 @@ def session() -> DeviceSession:
     """A connection that is ready; nothing is stored for it."""
     session = DeviceSession(NOW)
     receive(session, **HELLO)
-    session.recognise(DEVICE)
+    session.device = DEVICE
     assert session.welcome(0)[1:] == [Refill(LOW)]
     assert refill(session) == []
     return session
@@ -101,7 +101,7 @@ def test_a_second_hello_ends_a_connection_that_is_ready(session: DeviceSession) 
 
 def test_the_answer_to_a_hello_has_how_much_is_stored(new: DeviceSession) -> None:
     receive(new, **HELLO)
-    new.recognise(DEVICE)
+    new.device = DEVICE
     ready, more = new.welcome(7)
     assert isinstance(ready, SendFrame)
     assert json.loads(ready.data) == {
@@ -120,7 +120,7 @@ def test_an_unknown_device_is_refused(new: DeviceSession) -> None:
 
 def test_a_closed_session_does_not_become_ready(new: DeviceSession) -> None:
     assert new.welcome(0) == []
-    new.recognise(DEVICE)
+    new.device = DEVICE
     new.end(CloseCode.REPLACED, "")
     assert new.welcome(0) == []
 
@@ -131,14 +131,14 @@ def test_a_device_without_a_hello_is_timed_out(new: DeviceSession) -> None:
 
 def test_a_device_that_is_ready_is_not_timed_out(new: DeviceSession) -> None:
     receive(new, **HELLO)
-    new.recognise(DEVICE)
+    new.device = DEVICE
     new.welcome(0)
     assert new.time_out_hello() == []
 
 
 def test_a_device_that_is_not_answered_in_time_comes_back(new: DeviceSession) -> None:
     receive(new, **HELLO)
-    new.recognise(DEVICE)
+    new.device = DEVICE
     (close,) = new.time_out_hello()
     assert isinstance(close, Close)
     assert close.code is CloseCode.RESTARTING
@@ -146,7 +146,7 @@ def test_a_device_that_is_not_answered_in_time_comes_back(new: DeviceSession) ->
 
 def test_before_it_is_ready_a_device_gets_nothing(new: DeviceSession) -> None:
     receive(new, **HELLO)
-    new.recognise(DEVICE)
+    new.device = DEVICE
     assert new.offer(make_message(), NOW) == (False, [])
     assert receive(new, type="state", foreground=False) == []
     assert receive(new, type="state", foreground=True) == []

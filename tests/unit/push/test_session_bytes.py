@@ -1,4 +1,4 @@
-"""Whatever a device sends, its session answers with effects, and ends with a documented code."""
+"""To anything a device sends its session answers with effects and ends with a documented code."""
 
 import json
 from typing import Any

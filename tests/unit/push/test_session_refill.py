@@ -13,7 +13,7 @@ from tests.factories import NOW, make_device, make_message
 def reading_session() -> DeviceSession:
     """A session that has just become ready and waits for its first read."""
     session = DeviceSession(NOW)
-    session.recognise(make_device())
+    session.device = make_device()
     assert refills(session.welcome(pending=0)) == [Refill(PushPriority.LOW)]
     return session
 
@@ -34,7 +34,7 @@ def refills(effects: list[Effect]) -> list[Effect]:
 
 def test_nothing_is_asked_for_before_the_device_is_ready() -> None:
     session = DeviceSession(NOW)
-    session.recognise(make_device())
+    session.device = make_device()
     assert session.fall_behind() == []
 
 

@@ -81,7 +81,7 @@ class Gateway(RuleBasedStateMachine):
                 case Refill(least):
                     self.ask(least)
                 case Authorise():
-                    self.session.recognise(DEVICE)
+                    self.session.device = DEVICE
         self.check_order(sent)
 
     def send(self, frame: dict[str, str], sent: list[Message]) -> None:

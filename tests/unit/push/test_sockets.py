@@ -42,7 +42,7 @@ class Gateway:
 
     async def connect(self, socket: DeviceSocket, device: Device, cursor: object) -> None:
         assert not socket.session.is_closed
-        socket.session.recognise(device)
+        socket.session.device = device
         self.connected.append((device, cursor))
 
     def announce_waiting(self, device_id: str) -> None:
@@ -146,14 +146,14 @@ async def test_an_app_has_a_limit_and_a_device_that_comes_again_is_not_one_more(
 ) -> None:
     for device in (make_device(), make_device("other")):
         connected = endpoint.accept()
-        connected.session.recognise(device)
+        connected.session.device = device
         connections.add(device.id, connected)
     endpoint._app_limit = 1
     (close,) = await authorise(endpoint, gateway, HELLO)
     assert isinstance(close, Close)
     assert close.code is CloseCode.TOO_SLOW_OR_FAST
     again = endpoint.accept()
-    again.session.recognise(DEVICE)
+    again.session.device = DEVICE
     connections.add(DEVICE.id, again)
     assert await authorise(endpoint, gateway, HELLO) == []
 
@@ -182,7 +182,7 @@ async def test_messages_expire_by_the_time_of_day_that_was_set(
     endpoint: DeviceEndpoint, clock: FixedClock, step: int
 ) -> None:
     session = endpoint.accept().session
-    session.recognise(DEVICE)
+    session.device = DEVICE
     session.welcome(0)
     session.refill([], NOW, is_all=True)
     clock.step(step)
@@ -199,7 +199,7 @@ async def test_a_window_opens_once_each_period(
     endpoint: DeviceEndpoint, gateway: Any, connections: Connections
 ) -> None:
     socket = endpoint.accept()
-    socket.session.recognise(DEVICE)
+    socket.session.device = DEVICE
     connections.add(DEVICE.id, socket)
     await endpoint.tick(NOW + WINDOW_S * 1000)
     assert gateway.refills == [], "the device is not ready"
@@ -223,7 +223,7 @@ async def connect_and_leave(endpoint: DeviceEndpoint, gateway: Any) -> list[Effe
     return socket.effects
 
 
-async def test_a_device_in_a_loop_is_told_to_wait_and_then_let_in_again(
+async def test_a_device_in_a_loop_has_to_wait_and_then_connects_again(
     endpoint: DeviceEndpoint, gateway: Any, clock: FixedClock
 ) -> None:
     for _ in range(LEAST_FAILURES):
@@ -252,7 +252,7 @@ async def test_a_device_that_acknowledges_may_leave_at_once_and_often(
     assert len(gateway.connected) == 3 * LEAST_FAILURES
 
 
-async def test_other_nodes_are_told_of_what_was_put_off(
+async def test_what_was_put_off_is_announced_to_other_nodes(
     endpoint: DeviceEndpoint, gateway: Any, clock: FixedClock
 ) -> None:
     for _ in range(LEAST_FAILURES):

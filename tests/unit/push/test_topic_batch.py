@@ -29,7 +29,7 @@ def make_batch(*messages: Message) -> TopicBatch:
 def session() -> DeviceSession:
     """A connection that is ready, and has nothing."""
     session = DeviceSession(NOW)
-    session.recognise(make_device())
+    session.device = make_device()
     session.welcome(0, has_missed=False)
     return session
 

@@ -9,7 +9,7 @@ import pytest
 from clarion.push.connections import TopicCursor
 from clarion.push.model import PushPriority, StoragePolicy
 from clarion.push.session import MAILBOX_LIMIT, DeviceSession, Effect
-from clarion.push.sql.topics import SqlTopics
+from clarion.push.sql.topics import Topics
 from clarion.push.topic_dispatch import CHUNK, DEFERRED_LIMIT, OFFERING_LIMIT
 from clarion.sockets.protocol import SendFrame
 from tests.factories import make_broadcast, make_device
@@ -192,7 +192,7 @@ async def test_a_deleted_topic_has_no_subscribers(gateway: Gateway) -> None:
         await gateway.publish()
     phone.acknowledge()
     await settle()
-    topics = SqlTopics(gateway.store.open)
+    topics = Topics(gateway.store.open)
     await topics.delete("app", "news", gateway.clock.now())
     gateway.dispatch.topics.remove_subscribers("app", "news")
     # A topic of the same name that is created later has sequences of its own.
@@ -407,7 +407,7 @@ def connect_many(gateway: Gateway, count: int) -> list[Screen]:
     screens = [Screen(gateway) for _ in range(count)]
     for screen in screens:
         device = make_device()
-        screen.session.recognise(device)
+        screen.session.device = device
         screen.session.welcome(0)
         screen.session.refill([], gateway.clock.now(), is_all=True)
         screen.sent.clear()

@@ -1,6 +1,7 @@
 """The smallest endpoint there is: it greets, and echoes frames by a request to itself."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from picows import WSUpgradeRequest
@@ -15,7 +16,7 @@ from clarion.sockets.protocol import (
     SendFrame,
     Session,
 )
-from clarion.sockets.shell import OpenSockets, Socket
+from clarion.sockets.shell import Socket
 from tests.factories import FixedClock
 
 
@@ -56,7 +57,7 @@ class EchoSocket(Socket[Echo]):
 
 
 class EchoEndpoint:
-    """The `Endpoint` protocol; records what it is asked for."""
+    """The `SocketEndpoint` protocol; records what it is asked for."""
 
     frames_limit = 3
 
@@ -67,7 +68,7 @@ class EchoEndpoint:
         self.path = path
         self.time = FixedClock()
         self.clock: Clock = self.time
-        self.sockets = OpenSockets()
+        self.sockets: dict[Socket[Any], None] = {}
         self.calls: list[str] = []
 
     def accept(self) -> EchoSocket:

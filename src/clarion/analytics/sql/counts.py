@@ -21,7 +21,7 @@ from clarion.history.sql.counts import (
     COUNT_SENT,
     COUNT_UNSUCCESSFUL,
 )
-from clarion.push.sql.counts import COUNT_ENDED_MESSAGES, COUNT_MESSAGES
+from clarion.push.sql.statistics import COUNT_ENDED_MESSAGES, COUNT_NEW_MESSAGES
 from clarion.store.engine import Fetch
 from clarion.store.statement import Row, Statement, Value
 
@@ -106,6 +106,6 @@ _READERS: dict[Statement, Callable[[Sequence[Row]], Found]] = {
     COUNT_READS: _read_by_type(Metric.READS),
     COUNT_DISMISSALS: _read_by_type(Metric.DISMISSALS),
     COUNT_CLICKS: _read_by_type(Metric.CLICKS),
-    COUNT_MESSAGES: _read_messages,
+    COUNT_NEW_MESSAGES: _read_messages,
     COUNT_ENDED_MESSAGES: _read_ended_messages,
 }

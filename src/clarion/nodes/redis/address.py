@@ -19,7 +19,7 @@ _SHAPE = "must be a URL like redis://HOST:PORT/NUMBER"
 _HOSTS_LIMIT = 64
 
 
-class Endpoint(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server listens. A socket of the file system has its path as host, and port 0."""
 
     host: str
@@ -30,7 +30,7 @@ class Endpoint(NamedTuple):
 class RedisAddress:
     """How to reach Redis."""
 
-    endpoints: tuple[Endpoint, ...]
+    servers: tuple[ServerAddress, ...]
     number: int = 0
     username: str = "default"
     password: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ def parse_address(url: str) -> RedisAddress:
         path = parts.path.strip("/")
         is_file = parts.scheme == "unix"
         address = RedisAddress(
-            endpoints=(Endpoint(parts.path, 0),) if is_file else _parse_hosts(hosts),
+            servers=(ServerAddress(parts.path, 0),) if is_file else _parse_hosts(hosts),
             number=_parse_number(options.pop("db", "" if is_file else path) or "0"),
             username=unquote(username) or "default",
             password=unquote(password),
@@ -65,7 +65,7 @@ async def find_exposed(address: RedisAddress) -> str | None:
     if address.tls is not None:
         return None
     loop = asyncio.get_running_loop()
-    for host, port in address.endpoints:
+    for host, port in address.servers:
         if port:  # not a socket file
             found = await loop.getaddrinfo(host, port)
             if any(ipaddress.ip_address(each[4][0]).is_global for each in found):
@@ -73,16 +73,16 @@ async def find_exposed(address: RedisAddress) -> str | None:
     return None
 
 
-def _parse_hosts(text: str) -> tuple[Endpoint, ...]:
+def _parse_hosts(text: str) -> tuple[ServerAddress, ...]:
     found = [_HOST.fullmatch(each) for each in text.split(",")]
-    endpoints = [
-        Endpoint(each["host"].strip("[]"), int(each["port"] or PORT)) for each in found if each
+    servers = [
+        ServerAddress(each["host"].strip("[]"), int(each["port"] or PORT)) for each in found if each
     ]
-    if len(endpoints) < len(found) or not all(0 < each.port < 1 << 16 for each in endpoints):
+    if len(servers) < len(found) or not all(0 < each.port < 1 << 16 for each in servers):
         raise ValueError(_SHAPE)
-    if len(endpoints) > _HOSTS_LIMIT:
+    if len(servers) > _HOSTS_LIMIT:
         raise ValueError(f"names more than {_HOSTS_LIMIT} servers; a few of a Cluster are enough")
-    return tuple(endpoints)
+    return tuple(servers)
 
 
 def _parse_number(text: str) -> int:

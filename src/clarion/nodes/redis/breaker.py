@@ -1,4 +1,4 @@
-"""The circuit breaker of Redis: while Redis is away, nobody waits for it but a probe."""
+"""The circuit breaker of Redis: while Redis is unavailable, only a probe waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clarion.nodes.redis.link import RedisRefused
 from clarion.telemetry.logs import get_logger
 
 PROBE_EVERY_S = 0.5
-# One that opens again and again is probed less often, and logs less.
+# One that keeps opening is probed less often, and logs less.
 _LONGEST_PAUSE_S = 4.0
 _STABLE_S = 10.0
 
@@ -35,8 +35,8 @@ class RedisUnavailable(ServiceError):
 class RedisBreaker:
     """Open from the first failure until all servers are connected again.
 
-    While it is open nobody asks Redis but the probe, so that a server that hangs costs one
-    time-out, not one for each request. It is the `Dependency` port, too.
+    While it is open only the probe asks Redis, so that a server that hangs costs one time-out, not
+    one for each request. It is the `Dependency` port, too.
     """
 
     def __init__(self, client: RedisClient, *, probe_every_s: float = PROBE_EVERY_S) -> None:
@@ -50,7 +50,7 @@ class RedisBreaker:
         self._probe_every_s = probe_every_s
         self._checking: asyncio.Task[None] | None = None
         self._closed_at = -_STABLE_S
-        self._openings = 0  # that followed soon after it was closed
+        self._openings = 0  # openings soon after it was closed
 
     @property
     def is_open(self) -> bool:
@@ -70,14 +70,14 @@ class RedisBreaker:
         self._openings = self._openings + 1 if is_soon else 0
         self.opened.set()
         self.closed.clear()
-        effect = "limits are counted by each node, and other nodes are not heard"
+        effect = "each node counts limits on its own, and receives nothing from other nodes"
         get_logger().warning("redis_unavailable", effect=effect, error=_name(error))
         self.on_change(0)
 
     async def check(self) -> None:
         """Return if Redis answers, `RedisUnavailable` otherwise; open or close accordingly.
 
-        However many ask at the same time, Redis is asked once.
+        Concurrent calls share one check.
         """
         if self._checking is None:
             self._checking = asyncio.create_task(self._check(), name="redis_check")
@@ -87,7 +87,7 @@ class RedisBreaker:
     def _forget_check(self, task: asyncio.Task[None]) -> None:
         self._checking = None
         if not task.cancelled():
-            task.exception()  # whoever has left already does not ask
+            task.exception()  # retrieved, in case that every caller was cancelled
 
     async def _check(self) -> None:
         try:
@@ -109,7 +109,7 @@ class RedisBreaker:
         """Probe Redis while it is unavailable, until cancelled."""
         while True:
             await self.opened.wait()
-            # At once, if it was available for long: a slot may have moved, or a proxy restarted.
+            # At once after a longer time without failure: a slot may have moved, a proxy restarted.
             await asyncio.sleep(self._pause_s() if self._openings else 0)
             while self.is_open:
                 with contextlib.suppress(RedisUnavailable):

@@ -1,7 +1,7 @@
-"""The bus over Redis or Valkey: sharded channels, and hashes of who holds which device.
+"""The bus over Redis or Valkey: sharded channels, and hashes of which node holds which device.
 
-A node hears one channel of its own and sixteen that are for all, of which it speaks on one. What is
-said in a turn of the event loop leaves in one write, and reaches each node as one frame.
+A node subscribes to a channel of its own and to sixteen for all nodes, and publishes on one of
+these. Messages of one turn of the loop are sent in one write, and reach each node as one frame.
 """
 
 from __future__ import annotations
@@ -19,38 +19,40 @@ import hiredis
 import msgspec
 
 from clarion.clock import Clock
-from clarion.nodes.bus_counts import BusCounts, DropReason
+from clarion.nodes.bus import BusCounts, DropReason
 from clarion.nodes.receivers import Receivers
 from clarion.nodes.redis.breaker import RedisBreaker
 from clarion.nodes.redis.client import FAILURES, slot_of
-from clarion.nodes.redis.frames import (
+from clarion.nodes.redis.link import TIMEOUT_S, Command, RedisLink, RedisRefused
+from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
+from clarion.nodes.redis.outbox import (
     ForAll,
     Note,
+    Outbox,
     decode_for_all,
     decode_for_node,
     encode,
     pack_for_all,
     pack_for_node,
 )
-from clarion.nodes.redis.link import TIMEOUT_S, Command, Link, RedisRefused
-from clarion.nodes.redis.members import GONE_S, SILENT_S, Members
-from clarion.nodes.redis.outbox import Outbox
-from clarion.nodes.redis.presence import PARTS, Presence, read_changes, read_holders
+from clarion.nodes.redis.presence import PARTS, DevicePresence, read_changes, read_holders
 from clarion.nodes.redis.scripts import EXPIRES_S
+from clarion.pacing import cut
 from clarion.telemetry.logs import get_logger
 
-# A node says something to itself so often, and is deaf if it has not heard it by the next time.
+# How often a node sends a probe to itself; if it does not arrive by the next one, the subscription
+# is lost.
 PROBE_EVERY_S = 1.0
-# A loop that stood still may have it in its sockets.
+# After a stall of the loop the probe may still be in a socket.
 _SECOND_LOOK_S = 0.25
 # A third of the time after which presence expires.
 BEAT_EVERY_S = 20.0
 # Devices in one step when presence is written: a few milliseconds of work.
 _AT_A_TIME = 1_000
-# What is kept of changes while Redis is away: then all of it is written anew anyway.
+# Changes that are kept while Redis is unavailable. Everything is written again afterwards anyway.
 _CHANGES_LIMIT = 200_000
 _HOPS_LIMIT = 1
-# The subject of a node that says that others may have missed something.
+# The subject by which a node reports that others may have missed something.
 _MISSED = ""
 _MISSED_AFTER_S = 0.2
 _CLOSE_WITHIN_S = 1.0
@@ -59,11 +61,11 @@ _BEGINS_WITHIN_S = 1.0
 
 
 class SubscriptionLost(ConnectionError):
-    """A node did not hear what it said to itself."""
+    """A node did not receive its own probe."""
 
 
 class RedisBus:
-    """The `Bus` port of one node. Its loops are to be run until `close`."""
+    """The `Bus` port of one node. Its `loops` must run until `close`."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class RedisBus:
         self._clock = clock
         self._probe_every_s = probe_every_s
         self._beat_every_s = beat_every_s
-        # Several processes may have one name, and a process that starts anew is another node.
+        # Several processes may have one name, and a process that restarts is another node.
         self.node = f"{name}.{clock.new_id()[-8:]}"
         self.counts = BusCounts()
         self._receivers = Receivers()
@@ -92,23 +94,23 @@ class RedisBus:
         self.on_replaced = self._receivers.on_replaced
         namespace = self._client.namespace
         self._name_channels(namespace)
-        self._presence = Presence(namespace, self.node)
+        self._presence = DevicePresence(namespace, self.node)
         self._members = Members(namespace, self.node, node_id, silent_s=silent_s, gone_s=gone_s)
-        # Returns the names of the nodes that the store knows, by their ids.
+        # Returns the names of the nodes in the store, by their ids.
         self.list_living: Callable[[], Mapping[str, str]] = dict
-        # Others may have missed something that this node said, and are to be told so.
+        # Whether other nodes have missed messages of this one, which is to be published.
         self._was_missed = False
         self._missing: asyncio.TimerHandle | None = None
         self._held: dict[str, int] = {}
-        # Since when devices are held that others do not know of yet; None: released.
+        # Since when devices are held, where others do not know it yet; None: released.
         self._changes: dict[str, int | None] = {}
-        # By former holder: devices that this node took, and since when.
+        # By former holder: devices that this node took over, and since when.
         self._replaced: dict[str, dict[str, int]] = defaultdict(dict)
-        # Holders that nobody hears for, and their devices.
+        # Holders that have no subscriber any more, and their devices.
         self._gone: list[tuple[str, Sequence[str]]] = []
         self._outbox = Outbox()
-        # How many changes were taken to be sent, and how many of them others know of. Who waits for
-        # the latter to reach a number.
+        # The numbers of changes that were taken to be sent, and that others know of; and the
+        # callers that wait until the latter reaches a number.
         self._taken = self._done = 0
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
         self._subscribed = asyncio.Event()
@@ -124,12 +126,12 @@ class RedisBus:
         self._all_channel_bytes = frozenset(each.encode() for each in self._all_channels)
         self._spoken_channel = self._all_channels[crc32(self.node.encode()) % PARTS]
         self._spoken_slot = slot_of(self._spoken_channel)
-        # In the slots of the others, so that each server is probed; nobody else hears them.
+        # In the slots of the channels for all, so that each server is probed. For this node alone.
         self._probe_channels = {
             slot_of(each): f"{namespace}:probe:{each.rpartition(':')[2]}:{self.node}"
             for each in self._all_channels
         }
-        # How the frames of this node begin, on the channel that it hears too.
+        # How the frames of this node begin: it receives its own.
         self._own_head = encode(ForAll(self.node, {}))[:-1]
 
     @property
@@ -138,11 +140,11 @@ class RedisBus:
 
     @property
     def _is_joined(self) -> bool:
-        """Whether this node can be heard, and hears those that can be."""
+        """Whether this node is subscribed and Redis is available."""
         return self._subscribed.is_set() and not self._breaker.is_open
 
     async def check(self) -> None:
-        """Return if this node hears the others: the `Dependency` port."""
+        """Return if this node receives from all others: the `Dependency` port."""
         await self._breaker.check()
         async with asyncio.timeout(_BEGINS_WITHIN_S):
             await self._subscribed.wait()
@@ -151,13 +153,13 @@ class RedisBus:
 
     @property
     def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """What has to run."""
+        """What has to run, by name."""
         return {"bus_send": self.send, "bus_watch": self.watch, "bus_presence": self.beat}
 
     def publish(self, subject: str, data: bytes) -> None:
         if self._breaker.is_open:
             self._drop(DropReason.UNAVAILABLE, 1)
-        elif self._outbox.say(subject, data):
+        elif self._outbox.add(subject, data):
             self._wake.set()
         else:
             self._drop(DropReason.FULL, 1)
@@ -196,14 +198,14 @@ class RedisBus:
         return frozenset(each for each, node in holders.items() if not node.startswith(own))
 
     async def send(self) -> None:
-        """Send what waits, as soon as the turn of the loop in which it was said is over."""
+        """Send what waits, at the end of the turn of the loop in which it was published."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             await self._send_all()
 
     async def watch(self) -> None:
-        """Begin to hear whenever Redis is available, and notice when it is over."""
+        """Subscribe whenever Redis is available, and notice when the subscription is lost."""
         clock = asyncio.get_running_loop().time
         lost_at = clock()
         while True:
@@ -219,10 +221,10 @@ class RedisBus:
                 self._subscribed.clear()
             if was_connected:
                 lost_at = clock()
-                get_logger().warning("bus_deaf", effect="what other nodes say is not heard")
+                get_logger().warning("bus_deaf", effect="messages of other nodes are not received")
 
     async def beat(self) -> None:
-        """Write anew what this node holds before it expires, and remove what has expired."""
+        """Refresh what this node holds before it expires, and remove what has expired."""
         for part in cycle(range(PARTS)):
             await asyncio.sleep(self._beat_every_s)
             if not self._is_joined:
@@ -234,7 +236,7 @@ class RedisBus:
                 self._breaker.open(error)
 
     async def close(self) -> None:
-        """Tell what still waits, and release all devices."""
+        """Send what still waits, and release all devices."""
         for device_id in list(self._held):
             self.release(device_id)
         with contextlib.suppress(TimeoutError, *FAILURES):
@@ -251,7 +253,7 @@ class RedisBus:
             return
         if self._breaker.is_open:
             self._drop(DropReason.UNAVAILABLE, 1)
-        elif self._outbox.note(note):
+        elif self._outbox.add_note(note):
             self._wake.set()
         else:
             self._drop(DropReason.FULL, 1)
@@ -274,7 +276,7 @@ class RedisBus:
     # What is sent.
 
     async def _send_all(self) -> None:
-        """Send portion by portion, until nothing waits or Redis is away."""
+        """Send portion by portion, until nothing waits or Redis is unavailable."""
         while self._has_work and not self._breaker.is_open:
             changes = self._take_changes()
             try:
@@ -306,19 +308,19 @@ class RedisBus:
         return taken
 
     def _end_settling(self, number: int) -> None:
-        """Let go who waits for changes up to a number."""
+        """Release the callers that wait for changes up to a number."""
         for place, settled in self._settling:
             if place <= number and not settled.done():
                 settled.set_result(None)
         self._settling = [each for each in self._settling if each[0] > number]
 
     async def _send_portion(self, changes: Mapping[str, int | None]) -> None:
-        """Write who holds what, find the holders of devices, and publish the frames."""
+        """Write what this node holds, find the holders of devices, and publish the frames."""
         gone, self._gone = self._gone, []
-        said, notes = self._outbox.take_said(), self._outbox.take_notes()
+        messages, notes = self._outbox.take(), self._outbox.take_notes()
         if self._was_missed and not self._outbox:
             self._was_missed = False
-            said.append((_MISSED, b""))
+            messages.append((_MISSED, b""))
         held = [(each, since) for each, since in changes.items() if since is not None]
         released = [each for each, since in changes.items() if since is None]
         second = self._second
@@ -331,19 +333,19 @@ class RedisBus:
         try:
             answers = await self._client.run(steps) if steps else []
         except FAILURES:
-            self._drop(DropReason.UNAVAILABLE, len(said) + len(notes))
+            self._drop(DropReason.UNAVAILABLE, len(messages) + len(notes))
             raise
         self._apply_changes(dict(held), answers[: len(holds)])
         found = answers[len(answers) - len(finds) :]
-        self._publish(said, notes, read_holders([each for each, _ in finds], found, second))
+        self._publish(messages, notes, read_holders([each for each, _ in finds], found, second))
 
     def _apply_changes(self, held: Mapping[str, int], answers: Iterable[Sequence[bytes]]) -> None:
-        """Note which devices were taken from other nodes, and which are theirs."""
+        """Note which devices this node took over, and which it lost to others."""
         lost = []
         for device_id, former in read_changes(answers):
             if former:
                 self._replaced[former][device_id] = held[device_id]
-            elif self._held.get(device_id) == held[device_id]:  # it was not held anew meanwhile
+            elif self._held.get(device_id) == held[device_id]:  # it has not reconnected meanwhile
                 del self._held[device_id]
                 lost.append(device_id)
         self._receivers.replace(lost)
@@ -351,7 +353,7 @@ class RedisBus:
             self._wake.set()
 
     def _publish(
-        self, said: list[tuple[str, bytes]], notes: Iterable[Note], holders: Mapping[str, str]
+        self, messages: list[tuple[str, bytes]], notes: Iterable[Note], holders: Mapping[str, str]
     ) -> None:
         own = f"{self.node}/"
         by_holder: dict[str, list[Note]] = defaultdict(list)
@@ -360,8 +362,8 @@ class RedisBus:
             if holder and not holder.startswith(own):
                 by_holder[holder].append(note)
         replaced, self._replaced = self._replaced, defaultdict(dict)
-        commands: dict[Link, list[Command]] = defaultdict(list)
-        plans: dict[Link, list[tuple[str, Sequence[str]]]] = defaultdict(list)
+        commands: dict[RedisLink, list[Command]] = defaultdict(list)
+        plans: dict[RedisLink, list[tuple[str, Sequence[str]]]] = defaultdict(list)
         for holder in {**by_holder, **replaced}:
             channel = self._node_channel.format(holder.partition("/")[0])
             link = self._client.find_link(slot_of(channel))
@@ -370,11 +372,11 @@ class RedisBus:
             ):
                 commands[link].append(("SPUBLISH", channel, frame))
                 plans[link].append((holder, device_ids))
-        for frame in pack_for_all(self.node, said):
+        for frame in pack_for_all(self.node, messages):
             link = self._client.find_link(self._spoken_slot)
             commands[link].append(("SPUBLISH", self._spoken_channel, frame))
             plans[link].append(("", ()))
-        self.counts.messages_sent += len(said) + sum(map(len, by_holder.values()))
+        self.counts.messages_sent += len(messages) + sum(map(len, by_holder.values()))
         for link, some in commands.items():
             self.counts.frames_sent += len(some)
             self.counts.bytes_sent += sum(map(_frame_bytes, some))
@@ -383,9 +385,9 @@ class RedisBus:
     def _check_published(
         self, plans: Sequence[tuple[str, Sequence[str]]], sent: asyncio.Future[list[Any]]
     ) -> None:
-        """Remove the presence of nodes that did not hear a frame; they write it if they hear."""
+        """Remove the presence of nodes that received no frame; connected ones write it again."""
         if sent.cancelled() or sent.exception():
-            return  # the connection is lost, and the breaker knows it
+            return  # the connection is lost, and the breaker is open
         for (holder, device_ids), answer in zip(plans, sent.result(), strict=True):
             if isinstance(answer, hiredis.ReplyError):
                 self._breaker.open(RedisRefused(str(answer)))
@@ -412,15 +414,15 @@ class RedisBus:
         except msgspec.DecodeError:
             self._drop(DropReason.UNREADABLE, 1)
             return
-        for subject, said in frame.said.items():
-            self.counts.messages_received += len(said)
+        for subject, messages in frame.messages.items():
+            self.counts.messages_received += len(messages)
             if subject == _MISSED:
                 self._miss_soon()
             else:
-                self._receivers.receive(subject, said)
+                self._receivers.receive(subject, messages)
 
     def _miss_soon(self) -> None:
-        """Announce a gap, once for all nodes that come back together."""
+        """Report a gap, once for all nodes that reconnect together."""
         if self._missing is None:
             loop = asyncio.get_running_loop()
             self._missing = loop.call_later(_MISSED_AFTER_S, self._miss)
@@ -437,28 +439,28 @@ class RedisBus:
             self._drop(DropReason.UNREADABLE, 1)
             return
         if frame.replaced:
-            self._give_up(frame.sender, frame.replaced)
+            self._hand_over(frame.sender, frame.replaced)
         held = self._held
-        for subject, (device_ids, said) in frame.said.items():
-            self.counts.messages_received += len(said)
+        for subject, (device_ids, messages) in frame.messages.items():
+            self.counts.messages_received += len(messages)
             if any(each not in held for each in device_ids):
-                said = self._pass_on(subject, device_ids, said, frame.hops)  # noqa: PLW2901
-            self._receivers.receive(subject, said)
+                messages = self._pass_on(subject, device_ids, messages, frame.hops)  # noqa: PLW2901
+            self._receivers.receive(subject, messages)
 
     def _pass_on(
-        self, subject: str, device_ids: Iterable[str], said: Iterable[bytes], hops: int
+        self, subject: str, device_ids: Iterable[str], messages: Iterable[bytes], hops: int
     ) -> list[bytes]:
-        """Return what is for devices of this node; what is for others goes to where they are."""
+        """Return the messages for devices of this node; forward the others to their holders."""
         own = []
-        for device_id, data in zip(device_ids, said, strict=True):
+        for device_id, data in zip(device_ids, messages, strict=True):
             if device_id in self._held:
                 own.append(data)
             elif hops < _HOPS_LIMIT:
                 self._send_to_holder(Note(subject, device_id, data, hops + 1))
         return own
 
-    def _give_up(self, sender: str, replaced: Mapping[str, int]) -> None:
-        """Release devices of which another node has a newer connection."""
+    def _hand_over(self, sender: str, replaced: Mapping[str, int]) -> None:
+        """Release devices that reconnected to another node."""
         lost = []
         for device_id, since in replaced.items():
             own = self._held.get(device_id)
@@ -471,10 +473,10 @@ class RedisBus:
         self.counts.frames_received += 1
         self.counts.bytes_received += len(data)
 
-    # Whether this node hears, and what others know of it.
+    # The subscription, and what others know of this node.
 
     async def _subscribe(self) -> None:
-        """Subscribe first, then write what is held: whoever finds it can be heard."""
+        """Subscribe first, then write what is held: a node that finds it can send at once."""
         channels = [self._own_channel, *self._all_channels, *self._choose_probes().values()]
         await self._client.run([(slot_of(each), ("SSUBSCRIBE", each)) for each in channels])
         self._presence.incarnation += 1
@@ -483,19 +485,19 @@ class RedisBus:
             raise ConnectionError("lost again")
         self._subscribed.set()
         self.counts.rebuilds += 1
-        # What was on its way when the connection was lost.
+        # Messages that were on their way when the connection was lost.
         self._was_missed |= self.counts.rebuilds > 1
         self._wake.set()
         self._receivers.miss()
 
-    def _choose_probes(self) -> dict[Link, str]:
+    def _choose_probes(self) -> dict[RedisLink, str]:
         """Return a channel for each server."""
         return {
             self._client.find_link(slot): channel for slot, channel in self._probe_channels.items()
         }
 
     async def _probe_until_lost(self) -> None:
-        """Return when the breaker opens; raise if a server does not answer, or not everything."""
+        """Return when the breaker opens; raise if a server does not answer, or a probe is lost."""
         while True:
             await self._probe()
             with contextlib.suppress(TimeoutError):
@@ -515,7 +517,7 @@ class RedisBus:
         )
 
     async def _probe(self) -> None:
-        """Say something to this node by each server; notice if presence was deleted."""
+        """Publish to this node by each server; notice if presence was deleted."""
         self._probe_number += 1
         probes = [
             (slot_of(each), ("SPUBLISH", each, self._probe_number))
@@ -528,12 +530,12 @@ class RedisBus:
             raise SubscriptionLost
         await self._note_members(answers[-1])
         if not all(answers[len(probes) : len(probes) + len(marks)]):
-            get_logger().warning("presence_lost", effect="it is written anew")
+            get_logger().warning("presence_lost", effect="it is written again")
             await self._write_presence()
             self._receivers.miss()
 
     async def _note_members(self, numbers: Mapping[bytes, bytes]) -> None:
-        """Notice which nodes cannot be heard, and when all can be heard again."""
+        """Notice which nodes are silent, and when none is any more."""
         before = self._members.silent
         now = asyncio.get_running_loop().time()
         gone = self._members.note(numbers, now, self.list_living())
@@ -541,7 +543,7 @@ class RedisBus:
             await self._client.run([self._members.remove(*gone)])
         for node_id, node in self._members.silent.items():
             if node_id not in before:
-                effect = "what it changes is not heard"
+                effect = "its changes are not received"
                 get_logger().warning("node_silent", node=node, node_id=node_id, effect=effect)
         if before and not self._members.silent:
             get_logger().info("nodes_heard", nodes=sorted(before.values()))
@@ -550,14 +552,12 @@ class RedisBus:
     async def _write_presence(self) -> None:
         """Write what this node holds.
 
-        After so long without, others may have stored what was for its devices: the machine slept.
+        If that has expired (the machine slept), others may have stored messages for its devices.
         """
         expired = self._second - self._presence.written_at > EXPIRES_S
         self._presence.written_at = self._second
         await self._client.run(self._presence.mark(self._second))
-        devices = list(self._held)
-        for start in range(0, len(devices), _AT_A_TIME):
-            some = devices[start : start + _AT_A_TIME]
+        for some in cut(list(self._held), _AT_A_TIME):
             held = {each: self._held[each] for each in some if each in self._held}
             answers = await self._client.run(list(self._presence.hold(held.items(), self._second)))
             self._apply_changes(held, answers)

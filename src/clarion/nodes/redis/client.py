@@ -1,4 +1,4 @@
-"""The servers of Redis or Valkey: which of them answers for a key, and a connection to each."""
+"""The servers of Redis or Valkey: a connection to each, and which one has a key."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import hiredis
 
-from clarion.nodes.redis.address import Endpoint, RedisAddress
-from clarion.nodes.redis.link import Command, Link, Push, RedisRefused, open_link
+from clarion.nodes.redis.address import RedisAddress, ServerAddress
+from clarion.nodes.redis.link import Command, Push, RedisLink, RedisRefused, check, open_link
 from clarion.nodes.redis.scripts import SCRIPTS
 
 FAILURES = (OSError, TimeoutError, RedisRefused, hiredis.HiredisError)
@@ -35,8 +35,8 @@ class About:
 class RedisClient:
     """Connections to all servers that take writes: one, or the primaries of a Cluster.
 
-    It connects when it is told to, and never by itself. If a single connection is lost, or a slot
-    has moved, all are to be made again: `on_lost` is called.
+    It connects only when `connect` is called. If one connection is lost, or a slot has moved, all
+    have to be opened again: `on_lost` is called.
     """
 
     def __init__(self, address: RedisAddress, installation_id: str = "") -> None:
@@ -46,13 +46,13 @@ class RedisClient:
         self.about = About("", "", 0)
         self.on_push: Push = lambda _channel, _data: None
         self.on_lost: Callable[[BaseException], None] = lambda _error: None
-        self._links: dict[Endpoint, Link] = {}
+        self._links: dict[ServerAddress, RedisLink] = {}
         # The last slot of each range, in order, and the connections of the same places.
         self._ends: list[int] = []
-        self._owners: list[Link] = []
+        self._owners: list[RedisLink] = []
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[RedisLink]:
         return list(self._links.values())
 
     @property
@@ -60,14 +60,14 @@ class RedisClient:
         return bool(self._owners)
 
     async def connect(self) -> None:
-        """Connect to all servers anew; if one of them fails, the failure of it is raised."""
-        known = [*self._links, *self.address.endpoints]
+        """Connect to all servers again; raise the error if one of them fails."""
+        known = [*self._links, *self.address.servers]
         self.close()
-        links: dict[Endpoint, Link] = {}
+        links: dict[ServerAddress, RedisLink] = {}
         try:
             first = await self._find_first(dict.fromkeys(known), links)
             ranges = await _read_ranges(first)
-            needed = dict.fromkeys(endpoint for _, endpoint in ranges)
+            needed = dict.fromkeys(server for _, server in ranges)
             await _all(self._open(each, links) for each in needed if each not in links)
             kept = {each: links.pop(each) for each in needed}
         finally:
@@ -79,7 +79,7 @@ class RedisClient:
             if link.error:
                 raise link.error
         self._ends = [end for end, _ in ranges]
-        self._owners = [kept[endpoint] for _, endpoint in ranges]
+        self._owners = [kept[server] for _, server in ranges]
         self.about = _describe(first, len(needed))
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class RedisClient:
             link.close()
         self._links = {}
 
-    def find_link(self, slot: int) -> Link:
+    def find_link(self, slot: int) -> RedisLink:
         """Return the connection to the server of a slot."""
         if not self._owners:
             raise ConnectionError("not connected")
@@ -99,7 +99,7 @@ class RedisClient:
 
         Those to the same server run in their order. An error of one is raised when all are done.
         """
-        by_link: dict[Link, list[int]] = defaultdict(list)
+        by_link: dict[RedisLink, list[int]] = defaultdict(list)
         for position, (slot, _) in enumerate(commands):
             by_link[self.find_link(slot)].append(position)
         sent = [
@@ -107,7 +107,8 @@ class RedisClient:
             for link, positions in by_link.items()
         ]
         replies: list[Any] = [None] * len(commands)
-        for positions, answers in zip(by_link.values(), await _wait(sent), strict=True):
+        answered = [await sent[0]] if len(sent) == 1 else await _all(sent)
+        for positions, answers in zip(by_link.values(), answered, strict=True):
             for position, answer in zip(positions, answers, strict=True):
                 is_error = isinstance(answer, hiredis.ReplyError)
                 command = commands[position][1]
@@ -121,24 +122,27 @@ class RedisClient:
         await _all(link.send([("PING",)]) for link in self.links)
 
     async def _follow(self, command: Command, error: hiredis.ReplyError) -> Any:
-        """Run a command where its key is already, while its slot is on the way; else raise."""
+        """Run a command on the server its key has moved to, while its slot moves; else raise."""
         kind, _, rest = str(error).partition(" ")
         host, _, port = rest.rpartition(" ")[2].rpartition(":")
-        link = self._links.get(Endpoint(host, int(port))) if kind == "ASK" else None
+        link = self._links.get(ServerAddress(host, int(port))) if kind == "ASK" else None
         if link is None:
             raise RedisRefused(str(error))
         _, reply = await link.send([("ASKING",), command])
-        if isinstance(reply, hiredis.ReplyError):
-            raise RedisRefused(str(reply))
+        check(reply)
         return reply
 
-    async def _open(self, endpoint: Endpoint, links: dict[Endpoint, Link]) -> Link:
-        link = await open_link(self.address, endpoint, self._receive, self._lose)
-        links[endpoint] = link
+    async def _open(
+        self, server: ServerAddress, links: dict[ServerAddress, RedisLink]
+    ) -> RedisLink:
+        link = await open_link(self.address, server, self._receive, self._lose)
+        links[server] = link
         return link
 
-    async def _find_first(self, known: Iterable[Endpoint], links: dict[Endpoint, Link]) -> Link:
-        """Ask all servers that are known at once; return the first that can be worked with."""
+    async def _find_first(
+        self, known: Iterable[ServerAddress], links: dict[ServerAddress, RedisLink]
+    ) -> RedisLink:
+        """Connect to all known servers at once; return the first that is usable."""
         opened = await asyncio.gather(
             *(self._open(each, links) for each in known), return_exceptions=True
         )
@@ -158,33 +162,22 @@ class RedisClient:
     def _receive(self, channel: bytes, data: bytes) -> None:
         self.on_push(channel, data)
 
-    def _lose(self, link: Link) -> None:
-        # One that was opened and is not used yet is not missed.
-        if self._links.get(link.endpoint) is link and link.error is not None:
+    def _lose(self, link: RedisLink) -> None:
+        # One that was opened and is not used yet does not matter.
+        if self._links.get(link.server) is link and link.error is not None:
             self.on_lost(link.error)
 
 
 def slot_of(name: str) -> int:
-    """Return the slot of a key or channel: of what is between braces, if something is."""
+    """Return the slot of a key or channel: of the part between braces, if there is one."""
     start = name.find("{")
     end = name.find("}", start + 2) if start >= 0 else -1
     tag = name[start + 1 : end] if end > 0 else name
     return binascii.crc_hqx(tag.encode(), 0) % _SLOTS
 
 
-async def _wait(sent: Sequence[asyncio.Future[list[Any]]]) -> list[list[Any]]:
-    """Wait for all that was sent, also if some of it fails; then raise the failure."""
-    if len(sent) == 1:
-        return [await sent[0]]
-    await asyncio.wait(sent)
-    for failure in [each.exception() for each in sent]:
-        if failure is not None:
-            raise failure
-    return [each.result() for each in sent]
-
-
 async def _all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Wait for all of them, also if one fails; then raise the failure."""
+    """Wait for all of them, also if one fails; then raise its error."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     for each in results:
         if isinstance(each, BaseException):
@@ -192,16 +185,14 @@ async def _all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
     return results
 
 
-async def _load_scripts(links: Iterable[Link]) -> None:
+async def _load_scripts(links: Iterable[RedisLink]) -> None:
     loads: list[Command] = [("SCRIPT", "LOAD", each.text) for each in SCRIPTS]
     for replies in await _all(link.send(loads) for link in links):
-        for reply in replies:
-            if isinstance(reply, hiredis.ReplyError):
-                raise RedisRefused(str(reply))
+        check(*replies)
 
 
-async def _check_usable(link: Link) -> None:
-    """Refuse a server that is too old, does not take writes, or does not know who does."""
+async def _check_usable(link: RedisLink) -> None:
+    """Refuse a server that is too old, is a replica or Sentinel, or has no working Cluster."""
     mode, role, version = (link.hello[each] for each in (b"mode", b"role", b"version"))
     if int(version.split(b".")[0]) < LEAST_VERSION:
         raise RedisRefused(f"VERSION {version.decode()} is too old, {LEAST_VERSION}.0 is needed")
@@ -215,21 +206,20 @@ async def _check_usable(link: Link) -> None:
         raise RedisRefused("READONLY this is a replica")
 
 
-async def _read_ranges(link: Link) -> list[tuple[int, Endpoint]]:
+async def _read_ranges(link: RedisLink) -> list[tuple[int, ServerAddress]]:
     """Return the last slot of each range, in order, with the server that it belongs to."""
     if link.hello[b"mode"] != b"cluster":
-        return [(_SLOTS - 1, link.endpoint)]
+        return [(_SLOTS - 1, link.server)]
     (reply,) = await link.send([("CLUSTER", "SLOTS")])
-    if isinstance(reply, hiredis.ReplyError):
-        raise RedisRefused(str(reply))
+    check(reply)
     ranges = []
     for _first, last, (host, port, *_), *_replicas in sorted(reply, key=lambda each: int(each[0])):
-        name = host.decode() if host else link.endpoint.host
-        ranges.append((last, Endpoint(name, port)))
+        name = host.decode() if host else link.server.host
+        ranges.append((last, ServerAddress(name, port)))
     return ranges
 
 
-def _describe(link: Link, primaries: int) -> About:
+def _describe(link: RedisLink, primaries: int) -> About:
     hello = link.hello
     is_cluster = hello[b"mode"] == b"cluster"
     return About(

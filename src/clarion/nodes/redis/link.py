@@ -1,4 +1,4 @@
-"""One connection to a server: commands are pipelined, and messages of channels arrive between."""
+"""One connection to a server: commands are pipelined, messages of channels arrive in between."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import hiredis
 
-from clarion.nodes.redis.address import Endpoint, RedisAddress
+from clarion.nodes.redis.address import RedisAddress, ServerAddress
 
 # How long an answer may take.
 TIMEOUT_S = 0.5
-# How long it may take to connect: nobody waits for it but a probe.
+# How long it may take to connect: only a probe waits for it.
 _CONNECT_TIMEOUT_S = 1.5
-# A loop that stood still reads its timers before its sockets: it looks at these once more.
+# After a stall the loop runs its timers before it reads its sockets: they get a second look.
 _SECOND_LOOK_S = 0.1
 
 Command = tuple[str | bytes | int, ...]
@@ -31,15 +31,24 @@ class RedisRefused(Exception):
     """Redis answered a command with an error."""
 
 
-class Link(asyncio.Protocol):
+def check(*replies: object) -> None:
+    """Raise `RedisRefused` if one of the replies is an error."""
+    for reply in replies:
+        if isinstance(reply, hiredis.ReplyError):
+            raise RedisRefused(str(reply))
+
+
+class RedisLink(asyncio.Protocol):
     """A connection on which the answers come in the order of the commands.
 
-    It is lost as soon as an answer is late: no command waits behind one that hangs. Then all that
-    wait fail, and `on_lost` is called, once.
+    It is lost as soon as an answer is late: no command waits behind one that hangs. Then all
+    waiting commands fail, and `on_lost` is called, once.
     """
 
-    def __init__(self, endpoint: Endpoint, on_push: Push, on_lost: Callable[[Link], None]) -> None:
-        self.endpoint = endpoint
+    def __init__(
+        self, server: ServerAddress, on_push: Push, on_lost: Callable[[RedisLink], None]
+    ) -> None:
+        self.server = server
         self.error: BaseException | None = None
         self.hello: dict[bytes, Any] = {}
         self._on_push = on_push
@@ -47,7 +56,7 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
-        # What is waited for: a future, the answers that it has so far and how many it is to have.
+        # For each call: its future, the answers so far, their expected number, and the deadline.
         self._waiting: deque[tuple[asyncio.Future[list[Any]], list[Any], int, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._suspect: object = None
@@ -69,7 +78,7 @@ class Link(asyncio.Protocol):
         return future
 
     def close(self, error: BaseException | None = None) -> None:
-        """Close the connection; what waits for answers fails."""
+        """Close the connection; waiting commands fail."""
         if self.error is not None:
             return
         self.error = error or ConnectionError("closed")
@@ -80,7 +89,7 @@ class Link(asyncio.Protocol):
         for future, *_ in self._waiting:
             if not future.done():
                 future.set_exception(self.error)
-                future.exception()  # whoever has left already does not ask
+                future.exception()  # retrieved, in case that the caller was cancelled
         self._waiting.clear()
         if error is not None:
             self._on_lost(self)
@@ -108,7 +117,7 @@ class Link(asyncio.Protocol):
                 self.close(ConnectionError("a channel was moved to another server"))
             return
         if not self._waiting:
-            self.close(ConnectionError("an answer that nobody waits for"))
+            self.close(ConnectionError("an answer without a command"))
             return
         # The answer to SSUBSCRIBE looks like a message.
         future, replies, count, _ = self._waiting[0]
@@ -134,16 +143,19 @@ class Link(asyncio.Protocol):
 
 
 async def open_link(
-    address: RedisAddress, endpoint: Endpoint, on_push: Push, on_lost: Callable[[Link], None]
-) -> Link:
-    """Connect and say who we are; `OSError`, `TimeoutError` or `RedisRefused` if that fails."""
-    link, loop = Link(endpoint, on_push, on_lost), asyncio.get_running_loop()
+    address: RedisAddress,
+    server: ServerAddress,
+    on_push: Push,
+    on_lost: Callable[[RedisLink], None],
+) -> RedisLink:
+    """Connect and authenticate; `OSError`, `TimeoutError` or `RedisRefused` if that fails."""
+    link, loop = RedisLink(server, on_push, on_lost), asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            if endpoint.port:
-                await loop.create_connection(lambda: link, *endpoint, ssl=address.tls)
+            if server.port:
+                await loop.create_connection(lambda: link, *server, ssl=address.tls)
             else:
-                await loop.create_unix_connection(lambda: link, endpoint.host)
+                await loop.create_unix_connection(lambda: link, server.host)
             link.hello = await _say_hello(link, address)
     except BaseException:
         with contextlib.suppress(Exception):
@@ -152,7 +164,7 @@ async def open_link(
     return link
 
 
-async def _say_hello(link: Link, address: RedisAddress) -> dict[bytes, Any]:
+async def _say_hello(link: RedisLink, address: RedisAddress) -> dict[bytes, Any]:
     hello: Command = ("HELLO", 3)
     if address.password:
         hello = (*hello, "AUTH", address.username, address.password)
@@ -160,8 +172,6 @@ async def _say_hello(link: Link, address: RedisAddress) -> dict[bytes, Any]:
     if address.number:
         commands.append(("SELECT", address.number))
     replies = await link.send(commands)
-    for reply in replies:
-        if isinstance(reply, hiredis.ReplyError):
-            raise RedisRefused(str(reply))
+    check(*replies)
     answer: dict[bytes, Any] = replies[0]
     return answer

@@ -1,7 +1,7 @@
-"""Which other nodes can be heard: each counts up in one hash.
+"""Which other nodes are connected to Redis: each counts up in one hash.
 
-Which nodes there are, the store knows: one that is cut off from Redis alone goes on changing it.
-As long as one of them is not heard, nobody hears all.
+The store knows which nodes exist: one that is cut off from Redis alone still changes the store. A
+node is connected to the bus only while all others are.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from clarion.nodes.redis.client import slot_of
 from clarion.nodes.redis.link import Command
 
-# A node whose number has not changed for so long is not heard.
+# A node whose number has not changed for this long is silent.
 SILENT_S = 3.0
-# After so long it is removed from the hash: it has no presence any more, either.
+# After this it is removed from the hash: its presence has expired, too.
 GONE_S = 60.0
 _LIFE_S = 240
 
 
 class Members:
-    """The other nodes, by what was read of them so far. No clock but our own counts."""
+    """The other nodes, by what was read of them so far. Only the clock of this node is used."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Members:
         self._gone_s = gone_s
         # By node: its number and id, and when these were first seen.
         self._seen: dict[str, tuple[bytes, float]] = {}
-        # The names of nodes that are there and not heard, by their ids.
+        # The names of the nodes that exist and are silent, by their ids.
         self.silent: Mapping[str, str] = {}
         self._is_first = True
 
     def count(self, number: int) -> list[tuple[int, Command]]:
-        """Return what shows that this node is there, and last what reads the others."""
+        """Return the commands that show that this node is alive; the last one reads the others."""
         return [
             (self._slot, ("HSET", self._key, self._node, f"{number} {self._node_id}")),
             (self._slot, ("EXPIRE", self._key, _LIFE_S)),
@@ -52,18 +52,18 @@ class Members:
         ]
 
     def remove(self, *nodes: str) -> tuple[int, Command]:
-        """Return what removes nodes; without a name, this one."""
+        """Return the command that removes nodes; without a name, this one."""
         return self._slot, ("HDEL", self._key, *(nodes or (self._node,)))
 
     def note(self, read: Mapping[bytes, bytes], now: float, living: Mapping[str, str]) -> list[str]:
-        """Take what was read, and which nodes there are; return those to be removed.
+        """Update from what was read and the nodes that exist; return those to remove.
 
-        At first these are those of the same name: a node that was killed and started anew. One that
-        has the name by mistake counts on, and is there again.
+        The first time these are the nodes of the same name: one that was killed and restarted. A
+        node wrongly removed reappears when it next counts.
         """
-        gone, seen, heard = [], {}, {self._node_id}
+        gone, seen, present = [], {}, {self._node_id}
         name = self._node.rpartition(".")[0]
-        for field, said in read.items():
+        for field, value in read.items():
             node = field.decode()
             if node == self._node:
                 continue
@@ -71,11 +71,11 @@ class Members:
                 gone.append(node)
                 continue
             known = self._seen.get(node)
-            seen[node] = first = known if known and known[0] == said else (said, now)
+            seen[node] = first = known if known and known[0] == value else (value, now)
             if now - first[1] > self._gone_s:
                 gone.append(node)
             elif now - first[1] <= self._silent_s:
-                heard.add(said.decode().partition(" ")[2])
-        self.silent = {id_: name for id_, name in living.items() if id_ not in heard}
+                present.add(value.decode().partition(" ")[2])
+        self.silent = {id_: name for id_, name in living.items() if id_ not in present}
         self._seen, self._is_first = seen, False
         return gone

@@ -1,11 +1,11 @@
-"""Who holds which device: hashes in Redis, the commands that change them, and what they answer."""
+"""Which node holds which device: hashes in Redis, the commands on them and their answers."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from clarion.nodes.redis.client import slot_of
@@ -19,8 +19,9 @@ from clarion.nodes.redis.scripts import (
     SINCE_DIGITS,
     SWEEP,
 )
+from clarion.pacing import cut
 
-# Hashes, so that a Cluster shares the load; also the channels that all nodes hear.
+# Hashes, so that a Cluster shares the load; also the channels that all nodes subscribe to.
 PARTS = 16
 # Devices in one command: a server does nothing else meanwhile.
 _AT_A_TIME = 500
@@ -29,67 +30,60 @@ _SWEPT_AT_A_TIME = 1_000
 Step = tuple[int, Command]
 
 
-class Changed(NamedTuple):
-    """What became of a device that this node wants to hold: its former holder, '' if it lost."""
-
-    device_id: str
-    former: str
-
-
-class Presence:
+class DevicePresence:
     """The commands of one node."""
 
     def __init__(self, namespace: str, node: str) -> None:
         self._node = f"{node}/"
-        # Counts how often this node began to hear: others may remove what it wrote before that.
+        # How often this node subscribed: others may remove what it wrote before the last time.
         self.incarnation = 0
-        # The second in which all of it was last written.
+        # The second in which everything was last written.
         self.written_at = inf
         self._keys = [f"{namespace}:at:{{{part:02}}}" for part in range(PARTS)]
         self._slots = [slot_of(key) for key in self._keys]
-        # Is in each hash as long as nobody empties it.
+        # In each hash until that is emptied.
         self._mark = f"!{node}"
 
     def hold(self, devices: Iterable[tuple[str, int]], second: int) -> Iterator[Step]:
-        """Yield what makes this node the holder of devices, each with since when."""
+        """Yield the steps that make this node the holder of devices, given with their times."""
         parts: dict[int, list[str]] = defaultdict(list)
         for device_id, since in devices:
             parts[_part_of(device_id)] += (device_id, f"{since:0{SINCE_DIGITS}}")
         beat = f"{second:0{BEAT_DIGITS}}"
         for part, pairs in parts.items():
-            for some in _cut(pairs, 2 * _AT_A_TIME):
+            for some in cut(pairs, 2 * _AT_A_TIME):
                 yield self._hold(part, beat, some)
 
     def release(self, device_ids: Iterable[str], holder: str = "") -> Iterator[Step]:
-        """Yield what removes devices that this node holds, or another holder that is gone."""
+        """Yield the steps that remove devices of this node, or of a holder that is gone."""
         for part, some in _group(device_ids).items():
-            for each in _cut(some, _AT_A_TIME):
+            for each in cut(some, _AT_A_TIME):
                 yield self._run(RELEASE.digest, part, holder or self._node, *each)
 
     def find(self, device_ids: Collection[str]) -> Iterator[tuple[Sequence[str], Step]]:
-        """Yield what reads who holds devices, with the devices that it reads."""
+        """Yield the steps that read the holders of devices, with the devices of each."""
         for part, some in _group(device_ids).items():
-            for each in _cut(some, _AT_A_TIME):
+            for each in cut(some, _AT_A_TIME):
                 yield each, (self._slots[part], ("HMGET", self._keys[part], *each))
 
     def mark(self, second: int) -> list[Step]:
-        """Return what writes the mark of this node into each hash."""
+        """Return the steps that write the mark of this node into each hash."""
         beat, since = f"{second:0{BEAT_DIGITS}}", "0" * SINCE_DIGITS
         return [self._hold(part, beat, (self._mark, since)) for part in range(PARTS)]
 
     def unmark(self) -> list[Step]:
-        """Return what removes the marks of this node."""
+        """Return the steps that remove the marks of this node."""
         return [self._run(RELEASE.digest, part, self._node, self._mark) for part in range(PARTS)]
 
     def find_mark(self) -> list[Step]:
-        """Return what answers, for each hash, whether it has the mark: otherwise it was emptied."""
+        """Return the steps that read, for each hash, whether it has the mark or was emptied."""
         return [
             (slot, ("HEXISTS", key, self._mark))
             for slot, key in zip(self._slots, self._keys, strict=True)
         ]
 
     def sweep(self, part: int, second: int, cursor: int) -> Step:
-        """Return what removes the expired entries of a part of a hash."""
+        """Return the step that removes the expired entries of a part of a hash."""
         return self._run(SWEEP.digest, part, second, cursor, _SWEPT_AT_A_TIME)
 
     def _hold(self, part: int, beat: str, pairs: Sequence[str]) -> Step:
@@ -99,11 +93,11 @@ class Presence:
         return self._slots[part], ("EVALSHA", digest, 1, self._keys[part], *values)
 
 
-def read_changes(answers: Iterable[Sequence[bytes]]) -> Iterator[Changed]:
-    """Read what `hold` answered."""
+def read_changes(answers: Iterable[Sequence[bytes]]) -> Iterator[tuple[str, str]]:
+    """Yield the devices of what `hold` answered, and their former holder; '' if this node lost."""
     for answer in answers:
         for device_id, former in zip(answer[::2], answer[1::2], strict=True):
-            yield Changed(device_id.decode(), former.decode())
+            yield device_id.decode(), former.decode()
 
 
 def read_holders(
@@ -128,8 +122,3 @@ def _group(device_ids: Iterable[str]) -> dict[int, list[str]]:
     for device_id in device_ids:
         parts[_part_of(device_id)].append(device_id)
     return parts
-
-
-def _cut(items: Sequence[str], count: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(items), count):
-        yield items[start : start + count]

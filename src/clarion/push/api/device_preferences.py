@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -18,13 +18,14 @@ from clarion.http.views import View
 from clarion.people.model.quiet_hours import (
     QUIET_HOURS,
     GivenQuietHours,
+    QuietHours,
     QuietWindow,
     check_quiet_hours,
 )
 from clarion.push.model import Device, DevicePreferences
-from clarion.push.preferences import update
 
 T = TypeVar("T")
+K = TypeVar("K")
 TYPES_LIMIT = 1_000  # as in the preferences of users
 Given: TypeAlias = T | UnsetType | None
 Edit = Callable[[DevicePreferences], DevicePreferences]
@@ -78,7 +79,37 @@ async def check_preferences(
     check = partial(_check, {each.type for each in types}, known)
     checks = {f"preferences.{name}": each for name, each in given_checks(body, check).items()}
     given = {name.removeprefix("preferences."): each for name, each in collect(checks).items()}
-    return lambda old: update(old, **given)
+    return lambda old: _update(old, **given)
+
+
+def _update(
+    old: DevicePreferences,
+    *,
+    enabled: bool | UnsetType | None = UNSET,
+    categories: Mapping[str, bool | None] | UnsetType | None = UNSET,
+    types: Mapping[str, bool | None] | UnsetType | None = UNSET,
+    quiet_hours: QuietHours | UnsetType | None = UNSET,
+) -> DevicePreferences:
+    """Return the preferences with the given values merged in; None resets to the default.
+
+    Only values that differ from the default are kept.
+    """
+    hours = old.quiet_hours if isinstance(quiet_hours, UnsetType) else quiet_hours
+    return DevicePreferences(
+        enabled=old.enabled if isinstance(enabled, UnsetType) else enabled is not False,
+        categories=_merge(old.categories, categories),
+        types=_merge(old.types, types),
+        # Without a quiet hour they change nothing.
+        quiet_hours=hours if hours and any(hours) else None,
+    )
+
+
+def _merge(old: Mapping[K, bool], new: Mapping[K, bool | None] | UnsetType | None) -> dict[K, bool]:
+    if isinstance(new, UnsetType):
+        return dict(old)
+    if new is None:
+        return {}
+    return {key: False for key, on in {**old, **new}.items() if on is False}
 
 
 def view_preferences(device: Device) -> DevicePreferencesView:

@@ -45,7 +45,7 @@ from clarion.push.model import (
 )
 from clarion.push.registry import Registered, Registry
 
-# A user's client registers a device when it is installed; one that registers more makes rubbish.
+# A client registers a device when it is installed. A client that registers more is misbehaving.
 REGISTRATIONS_PER_HOUR = 20
 _HOUR_S = 3600
 _DETAIL_CHECKS = {
@@ -344,7 +344,7 @@ async def list_devices(
 async def _replan(
     before: Device | None, after: Device | None, on_user_changed: OnUserChanged
 ) -> None:
-    """Have decided again what waits for the users of a changed device, if it matters to that."""
+    """Have waiting notifications of the users of a changed device decided again, if it matters."""
     if _what_counts(before) == _what_counts(after):
         return
     devices = [device for device in (before, after) if device is not None]

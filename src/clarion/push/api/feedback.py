@@ -16,7 +16,7 @@ from clarion.http.parameters import After, Moment
 from clarion.http.shapes import Items, read_moment
 from clarion.http.views import Timestamp, View
 from clarion.push.model import InvalidationReason
-from clarion.push.port import FeedbackList
+from clarion.push.sql.feedback import FeedbackList
 
 PAGE = 1_000
 

@@ -17,8 +17,8 @@ from clarion.http.parameters import After, Limit
 from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
+from clarion.push.messages import History
 from clarion.push.model import MessageReason, MessageRecord, MessageStatus, PushPriority
-from clarion.push.port import History
 
 MessageId = Annotated[str, Meta(description="The id of the message; of a push, its `apns-id`.")]
 

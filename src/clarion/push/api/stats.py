@@ -14,7 +14,7 @@ from clarion.http.shapes import read_moment
 from clarion.http.views import Timestamp
 from clarion.push.connections import Connections
 from clarion.push.model import MessageStatus
-from clarion.push.port import Statistics
+from clarion.push.sql.statistics import Statistics
 
 DAY_MS = 24 * 3600 * 1000
 TOPICS = 50

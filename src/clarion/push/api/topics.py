@@ -26,8 +26,8 @@ from clarion.push.api.devices import find_device
 from clarion.push.apns.request import MAX_TTL_MS, PAYLOAD_LIMIT_BYTES
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Message, PushPriority, StoragePolicy, Topic, require_open
-from clarion.push.port import Topics
 from clarion.push.registry import Registry
+from clarion.push.sql.topics import Topics
 
 _DELETED = "This topic was deleted. Use another name."
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=MAX_TTL_MS // 1000)]

@@ -23,7 +23,7 @@ from clarion.push.apns.request import (
 )
 from clarion.push.dispatch import Dispatch
 from clarion.push.model import Message, StoragePolicy, Topic
-from clarion.push.port import Topics
+from clarion.push.sql.topics import Topics
 
 BROADCAST_CHANNELS_LIMIT = 10_000
 MAX_TTL_MS = 8 * 3600 * 1000
@@ -57,7 +57,7 @@ class BroadcastChannels:
             topic=_new_id(),
             is_broadcast_channel=True,
             storage_policy=StoragePolicy(config.message_storage_policy),
-            is_open=True,  # nobody guesses its id: whoever knows it was given it by the app
+            is_open=True,  # its id cannot be guessed: a user has it from the app
             created_at=self.clock.now(),
         )
         await self.topics.create(channel)

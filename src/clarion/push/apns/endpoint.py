@@ -120,7 +120,7 @@ class ApnsEndpoint:
         except ClarionError as error:
             get_logger().warning("push_not_stored", request_id=request.id, code=error.code)
             response = self._reject(request, id_header, Rejected(Reason.SERVICE_UNAVAILABLE))
-        except Exception:  # noqa: BLE001 - whatever fails, a provider gets a response it can read
+        except Exception:  # noqa: BLE001 - a provider always gets a response it can read
             get_logger().exception("push_failed", request_id=request.id)
             response = self._reject(request, id_header, Rejected(Reason.INTERNAL_SERVER_ERROR))
         if not request.is_whole or response.status >= _FIRST_ERROR:
@@ -145,8 +145,8 @@ class ApnsEndpoint:
     def _echo(self, request: Request, id_header: bytes) -> bytes:
         """Return the id that the provider gave, or a new one if it gave none.
 
-        A malformed one is echoed too, if a header can hold it: a client may have nothing else by
-        which to find its request.
+        A malformed one is echoed too, if a header can hold it: it may be all that a client has to
+        find its request.
         """
         given = request.header(id_header) or request.header(b"apns-id") or ""
         return (given if _ECHOED.fullmatch(given) else self._clock.new_id()).encode()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from clarion.clock import Clock
+from clarion.nodes.port import NodeLimits
 from clarion.push.apns.provider_tokens import Provider
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import Push, parse_push
@@ -21,26 +21,13 @@ from clarion.push.registry import Registry
 _WINDOW_S = 60
 
 
-class Counts(Protocol):
-    """Counts uses on this node. Not async, because every push counts twice."""
-
-    def count(self, key: str, *, window_s: int, now: int) -> int:
-        """Count one use, and return the number of uses in this window of time."""
-
-    def read(self, key: str, *, window_s: int, now: int) -> int:
-        """Return the number of uses in this window of time."""
-
-    def find_reset_s(self, *, window_s: int, now: int) -> int:
-        """Return in how many seconds this window ends."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushIntake:
     """Accepts pushes to devices."""
 
     registry: Registry
     dispatch: Dispatch
-    limits: Counts
+    limits: NodeLimits
     clock: Clock
     device_per_minute: int
     app_per_minute: int
@@ -87,7 +74,7 @@ def _is_for(bundle_id: str, push: Push, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _check_device(device: Device | None) -> Device:
-    # A token of another app is as unknown as any: apps must not find out each other's devices.
+    # The token of another app is answered as unknown: apps must not find out each other's devices.
     if device is None:
         raise Rejected(Reason.BAD_DEVICE_TOKEN)
     if device.invalidated_at is not None:

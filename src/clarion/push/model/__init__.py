@@ -14,7 +14,7 @@ from clarion.people.model.quiet_hours import QuietHours
 
 # Our own gateway, as the provider of an attempt. No other provider may have this name.
 GATEWAY = "gateway"
-# Of the ids of messages that are part of a notification.
+# The namespace of the ids of messages that are part of a notification.
 _MESSAGE_IDS = uuid.UUID("5a4d1f6e-3c5b-4b52-9d0c-8f3c1b7e2a90")
 
 
@@ -39,7 +39,7 @@ class InvalidationReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDetails:
-    """What is known about a device; each value may be missing."""
+    """The details of a device; each may be missing."""
 
     user_id: str | None = None
     model: str | None = None
@@ -68,9 +68,9 @@ class Device:
     """A device of an app. Only the hashes of its token and its secret are stored.
 
     `address` is what another push service needs to reach it (the token of APNs or FCM, or a Web
-    Push subscription), sealed for `address_context`. A device without one is reached by our own
-    gateway, whatever its platform. Each registration seals the address anew. `connected_at` is when
-    its newest connection was opened, as far as that has been written.
+    Push subscription), sealed for `address_context`. A device of any platform without one is
+    reached by our own gateway. Each registration seals the address again. `connected_at` is when
+    its newest connection was opened, as of the last write.
     """
 
     id: str
@@ -99,7 +99,7 @@ class Device:
 
 
 class DeviceFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which devices a list has: those for which everything holds that is not None."""
+    """The conditions of a list of devices; None: any."""
 
     user_id: str | None = None
     platform: Platform | None = None
@@ -239,7 +239,7 @@ class Topic:
 def require_open(topic: Topic | None, name: str) -> None:
     """Raise `TopicNotOpen` if users may not follow a topic themselves.
 
-    One that does not exist is answered alike: users cannot find out the names of others.
+    Also if it does not exist, so that users cannot find out the names of topics.
     """
     if topic is None or not topic.is_open:
         raise TopicNotOpen(
@@ -255,7 +255,7 @@ class SubscriptionState(NamedTuple):
     last_sequence: int
 
 
-class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+class TopicSubscription(msgspec.Struct, frozen=True, kw_only=True):
     """A device is subscribed to a topic, and has acknowledged its messages up to the cursor."""
 
     topic: str

@@ -10,6 +10,7 @@ from clarion.errors import Overloaded
 from clarion.history.sql import endings
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
+from clarion.pacing import cut
 from clarion.pages import READ_FOR_PAGE, Page, fill_page
 from clarion.people.sql import is_inactive
 from clarion.push.model import (
@@ -21,6 +22,7 @@ from clarion.push.model import (
 )
 from clarion.push.sql import feedback
 from clarion.push.sql.messages import FAIL_WAITING
+from clarion.push.tables import DEVICES
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.row_turns import RowTurns
@@ -30,26 +32,25 @@ from clarion.store.sweeps import sweep
 TOUCH_LIMIT = 500
 # How often a change of preferences is tried, if others change them at the same time.
 _ATTEMPTS = 5
-DEVICES = Record(Device, inline=("details",))
 _DETAILS = Record(DeviceDetails)
 _SELECT = f"SELECT {DEVICES.columns} FROM devices"
 _INSERT = f"INSERT INTO devices ({DEVICES.columns}) VALUES ({DEVICES.parameters})"
 
 
 def _update_details(source: str) -> str:
-    """Return the assignments by which what the new details leave out stays as it was."""
+    """Return the assignments of new details; those that are NULL keep their old value."""
     return _DETAILS.assign(*_DETAILS.names, source=f"COALESCE({source}, devices.{{0}})")
 
 
 _OF_TOKEN = "token_hash = :token_hash AND app_id = :app_id"  # noqa: S105 - a condition
-# Whoever takes a device over must not get what was meant for the user before.
+# A user who takes over a device must not get messages for the user before.
 _CHANGES_USER = "user_id <> :user_id"
-# Nor does what that user had set apply to them.
+# Nor are the preferences of that user kept.
 _FORGET_PREFERENCES = f"""preferences = CASE WHEN {_CHANGES_USER} THEN '{{}}'
     ELSE preferences END"""
 
 ADD = statement("add_device", f"{_INSERT} ON CONFLICT (token_hash, app_id) DO NOTHING RETURNING id")
-# The guard of a refresh: without a row the device is not there, or is another user's.
+# The guard of a refresh: no row if the device does not exist, or is another user's.
 LOCK_IF_ALLOWED = statement(
     "lock_device_if_allowed",
     f"""UPDATE devices SET last_seen_at = :last_seen_at WHERE {_OF_TOKEN}
@@ -63,7 +64,7 @@ _LEFT = f"""device_id = (SELECT devices.id FROM devices
 
 
 def _remember_user(name: str, condition: str) -> Statement:
-    """Return the statement that notes whose the messages of a device were until now."""
+    """Return the statement that stores which user has had a device until now."""
     return statement(
         f"remember_user_of_{name}",
         f"""INSERT INTO former_device_users
@@ -100,7 +101,7 @@ UNSUBSCRIBE_LEFT = statement(
     WHERE {_OF_TOKEN} AND {_CHANGES_USER})""",
 )
 # A user who takes a device over gets a new secret: the user before knows the old one. A token that
-# we generated is never the address at another service, whatever platform the device registers with.
+# we generated is never an address at another service, on any platform.
 REFRESH = statement(
     "refresh_device",
     f"""UPDATE devices SET {_update_details(":{0}")}, platform = :platform,
@@ -110,7 +111,7 @@ REFRESH = statement(
     THEN secret_hash ELSE :secret_hash END
     WHERE {_OF_TOKEN} RETURNING {DEVICES.columns}""",
 )
-# Every unit takes the device's row before its messages, so that two nodes cannot deadlock.
+# Every unit locks the device's row before its messages, so that two nodes cannot deadlock.
 LOCK = statement(
     "lock_device",
     """UPDATE devices SET last_seen_at = last_seen_at WHERE id = :id AND app_id = :app_id
@@ -236,8 +237,11 @@ def to_sequence(moment: int) -> int:
     return moment * 1000
 
 
-class SqlDevices:
-    """The `Devices` port."""
+class Devices:
+    """The registry of devices. Within an app, a token belongs to one device.
+
+    Apps know nothing of each other: several may have a device with the same token.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -246,6 +250,7 @@ class SqlDevices:
     async def add(
         self, device: Device, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
+        """Add a device; False if the app has one with its token. `once` as in `Keys.create`."""
         add, app_id = ADD.guard(**DEVICES.values(device)), device.app_id
         done = await idempotency.write_once(self._engine, device.id, once, add, owner=app_id)
         return done if isinstance(done, StoredResponse) else done is not None
@@ -253,6 +258,15 @@ class SqlDevices:
     async def refresh(
         self, device: Device, *, is_by_app: bool, proof: bytes = b""
     ) -> Device | None:
+        """Refresh the device of the app that has this token, and return it as it is now.
+
+        It keeps its id, secret and time of creation, takes the new details (a value that is None
+        stays as it was), and is valid again. If it has an address it takes the new one; one
+        without stays without. None, with nothing changed, if there is none; or if it is not of the
+        same user, the app itself does not ask for it, and `proof` is not the hash of its secret.
+        If its user changes, its waiting messages fail, its subscriptions are deleted and its
+        preferences reset; if a user took it, it takes the new secret too.
+        """
         details, now = device.details, device.last_seen_at
         of_token: dict[str, Value] = {"token_hash": device.token_hash, "app_id": device.app_id}
         of_user = {**of_token, "user_id": details.user_id}
@@ -276,12 +290,18 @@ class SqlDevices:
         )
 
     async def set_secret(self, app_id: str, device_id: str, secret_hash: bytes) -> bool:
+        """Replace the secret of a device; False if the app has no such device."""
         step = SET_SECRET.guard(id=device_id, app_id=app_id, secret_hash=secret_hash)
         return await self._engine.write(Unit(device_id, (step,), app_id)) is not None
 
     async def update(
         self, app_id: str, device_id: str, details: DeviceDetails, now: int
     ) -> Device | None:
+        """Update the details that are not None; return None if the app has no such device.
+
+        If its user changes, its waiting messages fail, its subscriptions are deleted and its
+        preferences reset.
+        """
         of_device = {"id": device_id, "app_id": app_id}
         update = UPDATE.guard(**of_device, **_DETAILS.values(details))
         if details.user_id is None:
@@ -303,42 +323,45 @@ class SqlDevices:
         device_id: str,
         edit: Callable[[DevicePreferences], DevicePreferences],
     ) -> Device | None:
-        async with self._turns.take(app_id, device_id):
-            return await self._set_preferences(app_id, device_id, edit)
+        """Edit the preferences of a device; return None if the app has no such device.
 
-    async def _set_preferences(
-        self,
-        app_id: str,
-        device_id: str,
-        edit: Callable[[DevicePreferences], DevicePreferences],
-    ) -> Device | None:
-        for _ in range(_ATTEMPTS):
-            device = await self.get(app_id, device_id)
-            if device is None:
-                return None
-            edited = replace(device, preferences=edit(device.preferences))
-            known, new = (DEVICES.values(each)["preferences"] for each in (device, edited))
-            step = SET_PREFERENCES.guard(id=device_id, app_id=app_id, known=known, preferences=new)
-            changed = await self._write(device_id, step, owner=app_id)
-            if changed is not None:
-                return changed
+        Concurrent edits do not overwrite each other: `edit` may be called several times.
+        """
+        of_device = {"id": device_id, "app_id": app_id}
+        async with self._turns.take(app_id, device_id):
+            for _ in range(_ATTEMPTS):
+                device = await self.get(app_id, device_id)
+                if device is None:
+                    return None
+                edited = replace(device, preferences=edit(device.preferences))
+                known, new = (DEVICES.values(each)["preferences"] for each in (device, edited))
+                step = SET_PREFERENCES.guard(**of_device, known=known, preferences=new)
+                if changed := await self._write(device_id, step, owner=app_id):
+                    return changed
         raise Overloaded("Too many concurrent changes of this device. Try again.")
 
     async def find(self, app_id: str, token_hash: bytes) -> Device | None:
+        """Return the app's device with this token, valid or not, or None."""
         rows = await self._engine.fetch(FIND, app_id=app_id, token_hash=token_hash)
         return DEVICES.read(rows[0]) if rows else None
 
     async def authenticate(self, token_hash: bytes, secret_hash: bytes) -> Device | None:
+        """Return the valid device of any app with this token and secret, or None.
+
+        None also if its user is inactive.
+        """
         rows = await self._engine.fetch(
             AUTHENTICATE, token_hash=token_hash, secret_hash=secret_hash
         )
         return DEVICES.read(rows[0]) if rows else None
 
     async def get(self, app_id: str, device_id: str) -> Device | None:
+        """Return the device, valid or not, or None."""
         rows = await self._engine.fetch(GET, id=device_id, app_id=app_id)
         return DEVICES.read(rows[0]) if rows else None
 
     async def find_many(self, app_id: str, device_ids: Collection[str]) -> dict[str, Device]:
+        """Return those devices that exist, valid or not, by id, in one read."""
         if not device_ids:
             return {}
         rows = await self._engine.fetch(FIND_MANY, app_id=app_id, ids=keys_of(device_ids))
@@ -347,6 +370,7 @@ class SqlDevices:
     async def list(
         self, app_id: str, user_id: str, *, after: str | None, limit: int
     ) -> Page[Device]:
+        """Return the devices of a user, valid or not, in the order of their ids."""
         rows = await self._engine.fetch(
             LIST, app_id=app_id, user_id=user_id, after=after or "", limit=limit + 1
         )
@@ -356,6 +380,10 @@ class SqlDevices:
     async def list_all(
         self, app_id: str, chosen: DeviceFilter, *, after: str | None, limit: int
     ) -> Page[Device]:
+        """Return the devices of an app for which a filter holds, in the order of their ids.
+
+        A page may have fewer than `limit`, even none, and a cursor: it reads a bounded part.
+        """
         query, values = _choose_list(chosen)
         read = max(limit, READ_FOR_PAGE) if _is_read_for_more(chosen) else limit
         rows = await self._engine.fetch(
@@ -371,6 +399,7 @@ class SqlDevices:
         )
 
     async def valid_of_user(self, app_id: str, user_id: str, limit: int) -> tuple[Device, ...]:
+        """Return a user's valid devices, most recently seen first."""
         rows = await self._engine.fetch(
             SELECT_VALID_OF_USER, app_id=app_id, user_id=user_id, limit=limit
         )
@@ -379,6 +408,10 @@ class SqlDevices:
     async def valid_of_users(
         self, app_id: str, user_ids: Collection[str], limit: int
     ) -> dict[str, tuple[Device, ...]]:
+        """Return the valid devices of users, in one read, at most `limit` of each user.
+
+        By user id, most recently seen first; users without one are left out.
+        """
         if not user_ids:
             return {}
         ids = keys_of(user_ids)
@@ -392,19 +425,23 @@ class SqlDevices:
     async def invalid_of_user(
         self, app_id: str, user_id: str, *, keep: int, limit: int
     ) -> tuple[str, ...]:
+        """Return the ids of a user's invalid devices but the `keep` last ones, at most `limit`."""
         rows = await self._engine.fetch(
             SELECT_INVALID_OF_USER, app_id=app_id, user_id=user_id, keep=keep, limit=limit
         )
         return tuple(device_id for (device_id,) in rows)
 
     async def touch(self, connected_at: Mapping[str, int], now: int) -> None:
+        """Set when the devices were last seen, 500 devices a commit.
+
+        Each is given with the time at which a connection of it was opened; the newest is kept.
+        """
         # In key order, as every batch is written.
         rows = [
             TOUCH.bind(now=now, connected_at=moment, id=device_id)
             for device_id, moment in sorted(connected_at.items())
         ]
-        for start in range(0, len(rows), TOUCH_LIMIT):
-            chunk = rows[start : start + TOUCH_LIMIT]
+        for chunk in cut(rows, TOUCH_LIMIT):
             await self._engine.write(Unit("", (TOUCH.many(chunk),)))
 
     async def invalidate(
@@ -415,6 +452,12 @@ class SqlDevices:
         now: int,
         address: bytes | None = None,
     ) -> Device | None:
+        """Invalidate a device: fail the messages that wait for it, add its token to the feedback.
+
+        With the sealed `address` that something was sent to: only if the device still has it, and
+        has not registered again since it was read. Returns the device, or None if the app has no
+        such device that is valid.
+        """
         values = {"id": device_id, "app_id": app_id, "reason": reason.value, "now": now}
         return await self._write(
             device_id,
@@ -427,15 +470,21 @@ class SqlDevices:
         )
 
     async def find_old(self, before: int, limit: int) -> tuple[tuple[str, str], ...]:
+        """Return devices invalidated before a time, at most `limit`, as app and device id."""
         rows = await self._engine.fetch_in_background(SELECT_OLD, before=before, limit=limit)
         return tuple((app_id, device_id) for app_id, device_id in rows)
 
     async def prune_former_users(self, before: int, limit: int) -> int:
+        """Forget whose devices were until before a time, at most `limit`; return how many."""
         return await sweep(
             self._engine, SELECT_OLD_FORMER, PRUNE_FORMER, before=to_sequence(before), limit=limit
         )
 
     async def delete(self, app_id: str, device_id: str, now: int) -> Device | None:
+        """Delete a device and its subscriptions; add its token to the feedback if it was valid.
+
+        Its messages stay in the history. Returns the deleted device, or None.
+        """
         return await self._write(
             device_id,
             MARK_DELETED.guard(id=device_id, app_id=app_id, now=now),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from clarion.pages import Page, read_cursor, refuse_cursor, write_cursor
 from clarion.push.model import Feedback
+from clarion.push.tables import FEEDBACK
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import statement
 
-FEEDBACK = Record(Feedback)
 _AFTER_ALL_HASHES = b"\xff" * 32
 
 # A step of the unit that invalidates or deletes the device.
@@ -27,8 +26,11 @@ LIST = statement(
 )
 
 
-class SqlFeedback:
-    """The `FeedbackList` port. A cursor is the time and token hash of the last entry."""
+class FeedbackList:
+    """Tokens that are no longer valid, for providers to stop using. Outlives the devices.
+
+    A cursor is the time and token hash of the last entry.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -36,6 +38,10 @@ class SqlFeedback:
     async def list(
         self, app_id: str, *, since: int, after: str | None, limit: int
     ) -> Page[Feedback]:
+        """Return the app's entries invalidated at `since` or later, oldest first.
+
+        `InvalidFields` if `after` is not the `next` of a page; so in `History.list`.
+        """
         start, token_hash = _parse_cursor(after) if after else (since - 1, _AFTER_ALL_HASHES)
         rows = await self._engine.fetch(
             LIST, app_id=app_id, since=start, token_hash=token_hash, limit=limit + 1

@@ -1,4 +1,4 @@
-"""Messages to devices in SQL: what waits, and what became of all of them."""
+"""Messages to devices in SQL: those that wait, and the history of all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 
 from clarion.history.sql import endings
+from clarion.pacing import cut
 from clarion.pages import Page, read_cursor, write_cursor
 from clarion.push.model import (
     Message,
@@ -17,6 +18,7 @@ from clarion.push.model import (
     StoredMessage,
 )
 from clarion.push.sql.expressions import WAITS
+from clarion.push.tables import MESSAGES
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.shared_reads import PAUSE_S, SharedReads
@@ -31,23 +33,14 @@ _NEWEST = 1 << 62
 # Followed by a condition. A step of the units that invalidate a device, too.
 FAIL_WAITING = f"""UPDATE messages SET status = 'failed', reason = 'unregistered', updated_at = :now
 WHERE {WAITS} AND """
-# The messages of topics are in a table of their own.
-_STORED = Record(Message, without=("topic",))
 _RECORDS = Record(MessageRecord)
-MESSAGES = Record(Message)
-
-
-def message_columns(**constants: str) -> str:
-    """Return the columns of a message; constants stand for those that a table does not have."""
-    return ", ".join(constants.get(name, name) for name in MESSAGES.names)
-
 
 # The same id within 24 hours is the same message; later it is a new one that replaces the old.
 ADD = statement(
     "add_message",
-    f"""INSERT INTO messages ({_STORED.columns}, status, reason, updated_at)
-    VALUES ({_STORED.parameters}, :status, :reason, :created_at)
-    ON CONFLICT (device_id, id) DO UPDATE SET {_STORED.assign_others("device_id", "id", "app_id")},
+    f"""INSERT INTO messages ({MESSAGES.columns}, status, reason, updated_at)
+    VALUES ({MESSAGES.parameters}, :status, :reason, :created_at)
+    ON CONFLICT (device_id, id) DO UPDATE SET {MESSAGES.assign_others("device_id", "id", "app_id")},
     status = excluded.status, reason = excluded.reason, updated_at = excluded.updated_at
     WHERE messages.created_at <= excluded.created_at - {ONCE_MS}
     /*postgres RETURNING sequence */""",
@@ -93,7 +86,7 @@ END_BEFORE_FAILURE = endings.end_before(
 )
 SELECT_WAITING = statement(
     "select_waiting_messages",
-    f"""SELECT {_STORED.columns} FROM messages
+    f"""SELECT {MESSAGES.columns} FROM messages
     WHERE device_id = :device_id AND {WAITS} AND is_stored = 1 AND priority >= :least
     AND expires_at > :now ORDER BY priority DESC, sequence LIMIT :limit""",
 )
@@ -103,14 +96,14 @@ COUNT_WAITING = statement(
     WHERE device_id IN (SELECT key FROM json_each(:ids)) AND {WAITS}
     AND is_stored = 1 AND expires_at > :now GROUP BY device_id""",
 )
-# Each device is one look into the index, however much waits for it.
+# One look into the index for each device, however many messages wait.
 FIND_WAITING = statement(
     "find_devices_with_waiting_messages",
     f"""SELECT asked.key FROM json_each(:ids) AS asked WHERE EXISTS (
     SELECT 1 FROM messages WHERE device_id = asked.key AND {WAITS} AND is_stored = 1
     AND expires_at > :now)""",
 )
-# Of each app the newest end of an index, however many messages and devices it has.
+# Reads the newest end of an index for each app, however many messages and devices it has.
 FIND_RECENT = statement(
     "find_recent_messages",
     f"""SELECT sequence, device_id FROM messages
@@ -173,7 +166,7 @@ def _list_before(which: str, sequence: str) -> str:
 
 # Those that wait and those that have ended have an index each. In one statement: a message that
 # ends meanwhile is listed once. The few that wait are sorted (`+ 0`): otherwise SQLite would read
-# the messages of the app by their sequence, whatever devices they are for.
+# the messages of the whole app by their sequence.
 LIST = statement(
     "list_messages_of_device",
     f"""SELECT * FROM ({_list_before(WAITS, "sequence + 0")}) AS waiting
@@ -215,7 +208,7 @@ class SqlMessages:
         rows = await self._engine.fetch(
             SELECT_WAITING, device_id=device_id, least=least, now=now, limit=limit + len(skip)
         )
-        found = (message for message in map(_STORED.read, rows) if message.id not in skip)
+        found = (message for message in map(MESSAGES.read, rows) if message.id not in skip)
         return tuple(islice(found, limit))
 
     async def count_waiting(self, device_id: str, *, now: int, limit: int) -> int:
@@ -245,13 +238,10 @@ class SqlMessages:
     async def acknowledge(
         self, pairs: Sequence[tuple[str, str]], now: int, notifying: Sequence[Message] = ()
     ) -> None:
-        ordered = sorted(pairs)  # in key order, as every batch is written
-        units = []
-        for start in range(0, len(ordered), ACKNOWLEDGED_AT_ONCE):
-            chunk = ordered[start : start + ACKNOWLEDGED_AT_ONCE]
-            units.append(Unit(chunk[0][0], (_acknowledge(chunk, now),)))
-        for start in range(0, len(notifying), ACKNOWLEDGED_AT_ONCE):
-            some = notifying[start : start + ACKNOWLEDGED_AT_ONCE]
+        # In key order, as every batch is written.
+        chunks = cut(sorted(pairs), ACKNOWLEDGED_AT_ONCE)
+        units = [Unit(chunk[0][0], (_acknowledge(chunk, now),)) for chunk in chunks]
+        for some in cut(notifying, ACKNOWLEDGED_AT_ONCE):
             step = _acknowledge(sorted((each.device_id, each.id) for each in some), now)
             units.append(Unit(some[0].device_id, (step, *endings.confirm(some, now))))
         await asyncio.gather(*map(self._engine.write, units))
@@ -276,21 +266,15 @@ class SqlMessages:
             if len(trimmed) < TRIM_CHUNK:
                 return total
 
-    async def _expire(
-        self, expire: Statement, unit_key: str, found: Sequence[Row], now: int
-    ) -> int:
-        """Expire messages that were found, and end deliveries with them; return how many."""
+    async def expire(self, now: int, limit: int) -> int:
+        found = await self._engine.fetch_in_background(SELECT_EXPIRED, now=now, limit=limit)
         if not found:
             return 0
         ordered = sorted((device_id, message_id) for device_id, message_id, _ in found)
-        step = expire.many([expire.bind(device_id=d, id=i, now=now) for d, i in ordered])
+        step = EXPIRE.many([EXPIRE.bind(device_id=d, id=i, now=now) for d, i in ordered])
         end = endings.end_after((each for *_, each in found), endings.EXPIRED, now)
-        done = await self._engine.write(Unit(unit_key, (step, *end)))
+        done = await self._engine.write(Unit("", (step, *end)))
         return len(done[0]) if done else 0
-
-    async def expire(self, now: int, limit: int) -> int:
-        found = await self._engine.fetch_in_background(SELECT_EXPIRED, now=now, limit=limit)
-        return await self._expire(EXPIRE, "", found, now)
 
 
 def add_steps(stored: Sequence[StoredMessage]) -> tuple[Step, ...]:
@@ -305,7 +289,7 @@ def add_steps(stored: Sequence[StoredMessage]) -> tuple[Step, ...]:
 
 def _bind(message: Message, status: MessageStatus, reason: MessageReason | None) -> Row:
     # As `ADD.bind` would return it, without names; a test compares them.
-    return (*_STORED.bind(message), status, reason)
+    return (*MESSAGES.bind(message), status, reason)
 
 
 def _collapse_older(message: Message) -> tuple[Step, ...]:

@@ -1,4 +1,4 @@
-"""Topics in SQL. A message to a topic is one row, however many are subscribed."""
+"""Topics in SQL. A message to a topic is one row, whatever the number of subscribers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from clarion.errors import Conflict
 from clarion.idempotency import sql as idempotency
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
-from clarion.push.model import Message, StoragePolicy, Subscription, SubscriptionState, Topic
-from clarion.push.sql.messages import MESSAGES, message_columns
+from clarion.push.model import Message, StoragePolicy, SubscriptionState, Topic, TopicSubscription
+from clarion.push.tables import TOPICS
 from clarion.store.engine import Engine
 from clarion.store.records import Record
 from clarion.store.shared_reads import PAUSE_S, SharedReads
@@ -21,25 +21,25 @@ SUBSCRIPTIONS_LIMIT = 1000
 # Messages or subscriptions of a deleted topic, in one commit.
 DELETED_AT_ONCE = 500
 _OF_TOPIC = "app_id = :app_id AND topic = :topic"
-_TOPICS = Record(Topic)
-_SUBSCRIPTIONS = Record(Subscription)
-# The topic remembers the highest number even after its messages are gone, so none is used twice.
+_SUBSCRIPTIONS = Record(TopicSubscription)
+_MESSAGES = Record(Message)
+# The topic keeps the highest sequence after its messages are deleted, so none is used twice.
 _HIGHEST = f"""(SELECT MAX(sequence) FROM (
 SELECT last_sequence AS sequence FROM topics WHERE {_OF_TOPIC}
 UNION ALL SELECT MAX(sequence) FROM topic_messages WHERE {_OF_TOPIC}) AS known)"""
 
 CREATE = statement(
     "create_topic",
-    f"""INSERT INTO topics ({_TOPICS.columns}, last_sequence)
-    VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
+    f"""INSERT INTO topics ({TOPICS.columns}, last_sequence)
+    VALUES ({TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO NOTHING RETURNING topic""",
 )
 PUT = statement(
     "put_topic",
-    f"""INSERT INTO topics ({_TOPICS.columns}, last_sequence)
-    VALUES ({_TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO UPDATE
+    f"""INSERT INTO topics ({TOPICS.columns}, last_sequence)
+    VALUES ({TOPICS.parameters}, 0) ON CONFLICT (app_id, topic) DO UPDATE
     SET is_open = excluded.is_open
     WHERE topics.deleted_at IS NULL AND topics.is_broadcast_channel = 0
-    RETURNING {_TOPICS.columns}""",
+    RETURNING {TOPICS.columns}""",
 )
 ENSURE = statement(
     "ensure_topic",
@@ -47,7 +47,7 @@ ENSURE = statement(
     (app_id, topic, is_broadcast_channel, storage_policy, last_sequence, created_at)
     VALUES (:app_id, :topic, 0, -1, 0, :now) ON CONFLICT (app_id, topic) DO NOTHING""",
 )
-# Takes the row's lock: on PostgreSQL the numbers of a topic are given out in the order of commits.
+# Locks the row: on PostgreSQL the sequences of a topic are assigned in the order of commits.
 LOCK = statement(
     "lock_topic",
     """INSERT INTO topics
@@ -58,11 +58,11 @@ LOCK = statement(
 )
 GET = statement(
     "get_topic",
-    f"SELECT {_TOPICS.columns} FROM topics WHERE {_OF_TOPIC} AND deleted_at IS NULL",
+    f"SELECT {TOPICS.columns} FROM topics WHERE {_OF_TOPIC} AND deleted_at IS NULL",
 )
 LIST = statement(
     "list_topics",
-    f"""SELECT {_TOPICS.columns} FROM topics WHERE app_id = :app_id
+    f"""SELECT {TOPICS.columns} FROM topics WHERE app_id = :app_id
     AND is_broadcast_channel = :is_broadcast_channel AND deleted_at IS NULL AND topic > :after
     ORDER BY topic LIMIT :limit""",
 )
@@ -101,8 +101,8 @@ UNSUBSCRIBE = statement(
     """DELETE FROM subscriptions WHERE device_id = :device_id AND topic = :topic
     RETURNING topic""",
 )
-# Of so many devices in one read: each may have a thousand. PostgreSQL expects a hundred if no limit
-# is given, and then prefers to read the table.
+# Devices in one read: each may have a thousand topics. Without a limit PostgreSQL expects a hundred
+# devices, and then prefers to read the whole table.
 _DEVICES_AT_A_TIME = 10
 SELECT_SUBSCRIPTIONS = statement(
     "select_subscriptions",
@@ -157,8 +157,9 @@ COLLAPSE = statement(
     AND sequence < (SELECT MAX(sequence) FROM topic_messages
     WHERE {_OF_TOPIC} AND collapse_id = :collapse_id)""",
 )
-# Not traced: a span for each of its devices would be too many.
-_COLUMNS = message_columns(device_id="''", is_stored="1", notification_id="NULL", trace="NULL")
+# The columns that only messages to devices have. Not traced: a span for each device is too much.
+_CONSTANTS = {"device_id": "''", "is_stored": "1", "notification_id": "NULL", "trace": "NULL"}
+_COLUMNS = ", ".join(_CONSTANTS.get(name, name) for name in _MESSAGES.names)
 MISSED = statement(
     "select_missed_messages",
     f"""SELECT {_COLUMNS}
@@ -190,39 +191,51 @@ PRUNE = statement(
 )
 
 
-class SqlTopics:
-    """The `Topics` port."""
+class Topics:
+    """Topics that users follow and devices subscribe to, APNs broadcast channels among them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def create(self, topic: Topic) -> bool:
-        step = CREATE.guard(**_TOPICS.values(topic))
+        """Create a topic; False if one of that name exists, or was deleted and not pruned yet."""
+        step = CREATE.guard(**TOPICS.values(topic))
         return await self._engine.write(Unit(topic.topic, (step,), topic.app_id)) is not None
 
     async def put(self, topic: Topic) -> tuple[Topic, bool] | None:
-        done = await self._engine.write(Unit(topic.topic, (PUT.guard(**_TOPICS.values(topic)),)))
+        """Create a topic, or open or close it; return it, and whether it is new.
+
+        Its followers and subscriptions stay. None if it was deleted, or is a broadcast channel.
+        """
+        done = await self._engine.write(Unit(topic.topic, (PUT.guard(**TOPICS.values(topic)),)))
         if done is None:
             return None
-        stored = _TOPICS.read(done[0][0])
+        stored = TOPICS.read(done[0][0])
         return stored, stored.created_at == topic.created_at
 
     async def get(self, app_id: str, topic: str) -> Topic | None:
+        """Return the topic, or None if it does not exist or was deleted."""
         rows = await self._engine.fetch(GET, app_id=app_id, topic=topic)
-        return _TOPICS.read(rows[0]) if rows else None
+        return TOPICS.read(rows[0]) if rows else None
 
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
+        """Delete a topic, then its messages and subscriptions; False if it does not exist.
+
+        From the first commit on it is deleted for everyone. The rest is deleted in small commits:
+        what an interruption leaves is deleted by the next call, or before the topic is pruned.
+        """
         mark = MARK_DELETED.guard(app_id=app_id, topic=topic, now=now)
         marked = await self._engine.write(Unit(topic, (mark,), app_id))
         # A topic that is marked gets no more messages and subscribers. It may have a million: they
-        # are deleted a chunk at a time, so that nobody waits for all of them. A repeated request
-        # goes on where the first was interrupted; if there is none, pruning does.
+        # are deleted in chunks, so that other work does not wait. A repeated request continues
+        # where the first was interrupted; if there is none, pruning does.
         await self._empty(app_id, topic)
         return marked is not None
 
     async def list(
         self, app_id: str, *, broadcast_channels: bool, after: str | None, limit: int
     ) -> Page[Topic]:
+        """Return the topics, or the broadcast channels, in the order of their names."""
         rows = await self._engine.fetch(
             LIST,
             app_id=app_id,
@@ -230,10 +243,15 @@ class SqlTopics:
             after=after or "",
             limit=limit + 1,
         )
-        items = tuple(map(_TOPICS.read, rows[:limit]))
+        items = tuple(map(TOPICS.read, rows[:limit]))
         return Page(items, items[-1].topic if len(rows) > limit else None)
 
     async def prune_deleted(self, before: int, limit: int) -> int:
+        """Forget topics that were deleted before a time, at most `limit`; return how many.
+
+        A topic of the same name may be created then. Its sequence starts again at 1, which affects
+        no device: the subscriptions to the old one were deleted with it.
+        """
         found = await self._engine.fetch_in_background(SELECT_DELETED, before=before, limit=limit)
         for app_id, topic in found:
             await self._empty(app_id, topic)
@@ -253,8 +271,11 @@ class SqlTopics:
                     return
 
 
-class SqlBroadcasts:
-    """The `Broadcasts` port."""
+class Broadcasts:
+    """Messages to topics, the subscriptions of devices and their cursors.
+
+    A message to a topic is written once, however many devices are subscribed.
+    """
 
     def __init__(self, engine: Engine, *, pause_s: float = PAUSE_S) -> None:
         self._engine = engine
@@ -263,6 +284,11 @@ class SqlBroadcasts:
         )
 
     async def subscribe(self, app_id: str, device_id: str, topic: str, now: int) -> int | None:
+        """Subscribe a device to a topic from now on; return its cursor. A repeat changes nothing.
+
+        Creates the topic if it does not exist; returns None if it was deleted. `Conflict` if the
+        device is subscribed to 1,000 other topics.
+        """
         steps = (
             LOCK.guard(app_id=app_id, topic=topic, now=now),
             SUBSCRIBE.step(app_id=app_id, device_id=device_id, topic=topic, now=now),
@@ -279,17 +305,19 @@ class SqlBroadcasts:
         return int(cursor)
 
     async def unsubscribe(self, device_id: str, topic: str) -> bool:
+        """Unsubscribe a device; False if it was not subscribed."""
         step = UNSUBSCRIBE.guard(device_id=device_id, topic=topic)
         return await self._engine.write(Unit(topic, (step,))) is not None
 
-    async def subscriptions(self, device_id: str) -> tuple[Subscription, ...]:
+    async def subscriptions(self, device_id: str) -> tuple[TopicSubscription, ...]:
+        """Return the subscriptions of a device, at most 1,000."""
         return tuple(await self._subscriptions.find(device_id) or ())
 
     async def _read_subscriptions(
         self, device_ids: Sequence[str]
-    ) -> Mapping[str, list[Subscription]]:
+    ) -> Mapping[str, list[TopicSubscription]]:
         rows = await self._engine.fetch(SELECT_SUBSCRIPTIONS, ids=keys_of(device_ids))
-        found: dict[str, list[Subscription]] = {}
+        found: dict[str, list[TopicSubscription]] = {}
         for device_id, *row in sorted(rows):
             found.setdefault(device_id, []).append(_SUBSCRIPTIONS.read(tuple(row)))
         return found
@@ -297,6 +325,10 @@ class SqlBroadcasts:
     async def find_subscriptions(
         self, app_id: str, device_ids: Collection[str]
     ) -> dict[str, dict[str, SubscriptionState]]:
+        """Return the subscriptions of an app's devices by device and topic, in one read.
+
+        Devices without one are left out, and topics that were deleted.
+        """
         found: dict[str, dict[str, SubscriptionState]] = {}
         for device_id, topic, cursor, last in await self._engine.fetch(
             FIND_SUBSCRIPTIONS, app_id=app_id, ids=keys_of(device_ids)
@@ -306,12 +338,22 @@ class SqlBroadcasts:
         return found
 
     async def find_last_sequences(self, app_id: str, topics: Collection[str]) -> dict[str, int]:
+        """Return the sequence of the last message to each of these topics of an app, in one read.
+
+        Topics that were deleted are left out.
+        """
         rows = await self._engine.fetch(FIND_LAST, app_id=app_id, topics=keys_of(topics))
         return {topic: int(last) for topic, last in rows}
 
     async def publish(
         self, message: Message, storage_policy: StoragePolicy, once: IdempotencyClaim | None = None
     ) -> StoredResponse | int | None:
+        """Write a message to its `topic` and return its sequence there, which only grows.
+
+        None if the topic had one with the same id, or was deleted. With `StoragePolicy.NONE`
+        only the sequence is stored; with `StoragePolicy.LAST` older messages are deleted. `once`
+        as in `Keys.create`.
+        """
         topic, steps = message.topic or "", publish_steps(message, storage_policy)
         done = await idempotency.write_once(self._engine, topic, once, *steps, owner=message.app_id)
         if done is None or isinstance(done, StoredResponse):
@@ -322,6 +364,11 @@ class SqlBroadcasts:
     async def find_reached(
         self, app_id: str, messages: Mapping[str, str], device_ids: Collection[str]
     ) -> frozenset[tuple[str, str]]:
+        """Return which of these devices get which messages, as pairs of their ids, in one read.
+
+        Of the messages the topics are given. A device gets those that were published after it
+        subscribed, and have not expired.
+        """
         rows = await self._engine.fetch(
             FIND_REACHED,
             app_id=app_id,
@@ -334,15 +381,21 @@ class SqlBroadcasts:
     async def missed(
         self, app_id: str, topic: str, *, cursor: int, now: int, limit: int
     ) -> tuple[Message, ...]:
+        """Return the messages of a topic after a cursor that have not expired, oldest first.
+
+        Of several with the same collapse id only the newest. `sequence` is that of the topic.
+        """
         rows = await self._engine.fetch(
             MISSED, app_id=app_id, topic=topic, cursor=cursor, now=now, limit=limit
         )
-        return tuple(map(MESSAGES.read, rows))
+        return tuple(map(_MESSAGES.read, rows))
 
     async def advance(self, device_id: str, topic: str, cursor: int) -> None:
+        """Move a device's cursor forward; it never goes back."""
         await self.advance_many([(device_id, topic, cursor)])
 
     async def advance_many(self, cursors: Sequence[tuple[str, str, int]]) -> None:
+        """Do that for several cursors: each is a device, a topic and a sequence."""
         by_topic: dict[str, list[Row]] = {}
         for device_id, topic, cursor in sorted(cursors):  # in key order, as every batch is written
             row = ADVANCE.bind(device_id=device_id, topic=topic, cursor=cursor)
@@ -351,6 +404,7 @@ class SqlBroadcasts:
         await asyncio.gather(*map(self._engine.write, units))
 
     async def expire(self, now: int, limit: int) -> int:
+        """Delete messages that are past `expires_at`, at most `limit`; return how many."""
         return await sweep(self._engine, SELECT_EXPIRED, EXPIRE, now=now, limit=limit)
 
 

@@ -1,7 +1,7 @@
-"""The Web Push endpoint over HTTP, with what UnifiedPush asks of a server.
+"""The Web Push endpoint over HTTP, with what UnifiedPush requires of a server.
 
-No key is needed: whoever knows the URL may send. Senders delete a subscription for most answers of
-400 to 499, so what will pass is answered 429 or 503.
+No key is needed: anyone who knows the URL may send. Senders delete a subscription for most answers
+of 400 to 499, so temporary faults are answered with 429 or 503.
 """
 
 from __future__ import annotations

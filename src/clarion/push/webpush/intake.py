@@ -13,16 +13,16 @@ from clarion.errors import (
     TooManyRequests,
     Unauthenticated,
 )
-from clarion.push.apns.intake import Counts
+from clarion.nodes.port import NodeLimits
 from clarion.push.dispatch import Dispatch
-from clarion.push.port import History
+from clarion.push.messages import History
 from clarion.push.webpush.model import EndpointOfDevice, PushEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.request import parse_push, read_endpoint_id
 from clarion.push.webpush.signatures import VapidSignatures
 
 _WINDOW_S = 60
-# All endpoints of a device together may get so many times as much as one of them.
+# The limit of all endpoints of a device together, as a multiple of that of one.
 _DEVICE_SHARE = 5
 
 
@@ -34,7 +34,7 @@ class WebPushIntake:
     dispatch: Dispatch
     history: History
     signatures: VapidSignatures
-    limits: Counts
+    limits: NodeLimits
     clock: Clock
     per_minute: int
 
@@ -56,7 +56,7 @@ class WebPushIntake:
     async def cancel(
         self, to: EndpointOfDevice, headers: Mapping[str, str], message_id: str
     ) -> None:
-        """Cancel a message that waits; `NotFound` if it does not, or came by another endpoint."""
+        """Cancel a waiting message; `NotFound` if there is none of this endpoint."""
         now = self.clock.now()
         self._check_sender(to.endpoint, headers, now)
         self._count(f"cancel:{to.endpoint.id}", self.per_minute, now)

@@ -23,7 +23,7 @@ from clarion.errors import (
 from clarion.http.asgi import FastRoute, Request, Response, respond_json
 from clarion.http.strangers import Peers
 from clarion.http.visitors import read_visitor
-from clarion.push.apns.intake import Counts
+from clarion.nodes.port import NodeLimits
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.request import BODY_LIMIT_BYTES
@@ -33,13 +33,13 @@ PATH = "/_matrix/push/v1/notify"
 DISCOVERY = b'{"unifiedpush":{"gateway":"matrix"}}'
 # A homeserver names the devices of one user.
 DEVICES_LIMIT = 100
-# Matrix does not say how long a notification is of use.
+# Matrix does not say how long a notification is useful.
 TTL_S = 24 * 3600
-# Push keys from one address that lead nowhere, in a minute. A homeserver forgets those that it is
-# told of; whoever sends more guesses.
+# Unknown push keys from one address in a minute. A homeserver deletes those that are rejected; a
+# client that sends more is guessing.
 REJECTED_PER_MINUTE = 1_000
 _WINDOW_S = 60
-# Requests that are worked on at a time; each reads for one push key after the other.
+# Requests that are handled at a time; each handles its push keys one after the other.
 _AT_ONCE = 16
 _ENDED = (EndpointGone, Forbidden, NotFound, Unauthenticated)
 
@@ -61,9 +61,9 @@ _decode = msgspec.json.Decoder(_Request).decode
 
 
 class MatrixGateway:
-    """Answers homeservers, which have no credentials: they are told apart by their addresses.
+    """Answers homeservers, which have no credentials: they are identified by their addresses.
 
-    Behind a TCP proxy all addresses are unknown, and nobody is counted with others.
+    Behind a TCP proxy all addresses are unknown, and nothing is counted.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class MatrixGateway:
         endpoints: EndpointRegistry,
         intake: WebPushIntake,
         *,
-        limits: Counts,
+        limits: NodeLimits,
         clock: Clock,
         peers: Peers,
     ) -> None:
@@ -104,7 +104,7 @@ class MatrixGateway:
         return respond_json(200, msgspec.json.encode({"rejected": rejected}))
 
     def _identify(self, request: Request) -> str:
-        """Return what push keys are counted by; `TooManyRequests` if too many led nowhere."""
+        """Return what unknown push keys are counted by; `TooManyRequests` if there are too many."""
         address = read_visitor(request.scope, self._peers).address
         who = f"matrix:{group_address(address)}" if address else ""
         now = self._clock.now()

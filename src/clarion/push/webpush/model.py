@@ -12,8 +12,8 @@ from clarion.push.model import Device
 class PushEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A URL by which messages are sent to a device. Only the hash of its secret part is stored.
 
-    It is of one user, empty if the device has none: whoever takes the device over gets nothing
-    that is sent to it.
+    It belongs to one user (empty if the device has none): a user who takes over the device gets
+    nothing that is sent to it.
     """
 
     id: str
@@ -21,7 +21,7 @@ class PushEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     device_id: str
     user_id: str
     capability_hash: bytes
-    vapid_key: str | None = None  # only who signs with it may send
+    vapid_key: str | None = None  # the only key that may sign
     label: str | None = None
     created_at: int
 

@@ -18,7 +18,7 @@ BODY_LIMIT_BYTES = 4096
 _TTL = re.compile(r"[0-9]{1,100}")
 _TOPIC = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]{1,128}={0,2}")
-# What a high one may wake, a normal one may, too: only the lower ones wait for a better moment.
+# A normal one is sent at once, like a high one: only the lower ones wait for a better moment.
 PRIORITIES = {
     "high": PushPriority.IMMEDIATE,
     "normal": PushPriority.IMMEDIATE,
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Received(msgspec.Struct, omit_defaults=True):
-    """What a device gets: the body as it was sent, in base64url, and what is needed to decrypt it.
+    """What a device gets: the body unchanged, in base64url, and what is needed to decrypt it.
 
     The names are those of Mozilla's push service.
     """
@@ -54,18 +54,10 @@ class _Payload(msgspec.Struct):
     webpush: _Received
 
 
-class _StoredReceived(msgspec.Struct):
-    endpoint_id: str
-
-
-class _StoredPayload(msgspec.Struct):
-    webpush: _StoredReceived
-
-
 def read_endpoint_id(payload: bytes) -> str | None:
-    """Return the endpoint that a stored message came by; None if it came in another way."""
+    """Return the endpoint that a stored message was sent to; None if it was sent otherwise."""
     try:
-        return msgspec.json.decode(payload, type=_StoredPayload).webpush.endpoint_id
+        return msgspec.json.decode(payload, type=_Payload).webpush.endpoint_id
     except (msgspec.DecodeError, RecursionError):
         return None
 

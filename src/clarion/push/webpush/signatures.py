@@ -1,4 +1,4 @@
-"""Verifies who sends to an endpoint: VAPID (RFC 8292), verified once and then cached.
+"""Verifies the senders to an endpoint: VAPID (RFC 8292), verified once and then cached.
 
 `vapid t=…, k=…` is the form of the RFC; `WebPush …` with `Crypto-Key: p256ecdsa=…` that of drafts.
 """

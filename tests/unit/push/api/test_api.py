@@ -22,11 +22,11 @@ from clarion.nodes.memory import MemoryLimits
 from clarion.push.api import devices, feedback, history, stats, topics
 from clarion.push.model import Device, DevicePreferences
 from clarion.push.registry import Registry
-from clarion.push.sql.devices import SqlDevices
-from clarion.push.sql.feedback import SqlFeedback
+from clarion.push.sql.devices import Devices
+from clarion.push.sql.feedback import FeedbackList
 from clarion.push.sql.messages import SqlHistory
-from clarion.push.sql.statistics import SqlStatistics
-from clarion.push.sql.topics import SqlTopics
+from clarion.push.sql.statistics import Statistics
+from clarion.push.sql.topics import Topics
 from tests.factories import NOW, FixedClock, make_device
 from tests.sandbox import DirectSandbox
 from tests.unit.push.phone import Gateway
@@ -68,13 +68,13 @@ class Api:
         engine = self.gateway.store.open
         clock = self.gateway.clock
         parts: dict[str, object] = {
-            "registry": Registry(SqlDevices(engine), self.gateway.connections, clock, vault),
+            "registry": Registry(Devices(engine), self.gateway.connections, clock, vault),
             "connections": self.gateway.connections,
             "dispatch": self.gateway.dispatch,
             "history": SqlHistory(engine),
-            "topics": SqlTopics(engine),
-            "feedback": SqlFeedback(engine),
-            "statistics": SqlStatistics(engine),
+            "topics": Topics(engine),
+            "feedback": FeedbackList(engine),
+            "statistics": Statistics(engine),
             "idempotency": Idempotency(vault, clock),
             "clock": clock,
             "vault": vault,
@@ -130,7 +130,7 @@ class Api:
 
     async def device(self, device_id: str) -> Device:
         """Return the device as it is stored."""
-        device = await SqlDevices(self.gateway.store.open).get("app", device_id)
+        device = await Devices(self.gateway.store.open).get("app", device_id)
         assert device is not None
         return device
 

@@ -13,7 +13,7 @@ from clarion.push.apns.provider_tokens import Provider
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.model import InvalidationReason, MessageReason, MessageStatus
 from clarion.push.registry import Registry, hash_token
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from tests.factories import MINUTE, NOW, make_app, make_device
 from tests.replacing import replace
 from tests.unit.push.gates import settle
@@ -32,9 +32,9 @@ class Apns:
         self.app = make_app(id="app")
         self.provider = Provider(self.app, "KEY", self.app.team_id, NOW)
         self.device = self.gateway.device = make_device(token_hash=hash_token(TOKEN))
-        self.devices = SqlDevices(self.gateway.store.open)
+        self.devices = Devices(self.gateway.store.open)
         self.registry = Registry(
-            SqlDevices(self.gateway.store.gated),
+            Devices(self.gateway.store.gated),
             self.gateway.connections,
             self.gateway.clock,
             Vault(b"k" * 32),

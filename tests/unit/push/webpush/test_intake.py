@@ -7,13 +7,13 @@ from clarion.errors import EndpointGone, NotFound, TooManyRequests, Unauthentica
 from clarion.nodes.memory import MemoryLimits
 from clarion.push.model import DeviceDetails, InvalidationReason, MessageReason, MessageStatus
 from clarion.push.registry import Registry
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlHistory
 from clarion.push.webpush.intake import WebPushIntake
 from clarion.push.webpush.model import EndpointOfDevice
 from clarion.push.webpush.registry import EndpointRegistry
 from clarion.push.webpush.signatures import VapidSignatures
-from clarion.push.webpush.sql import SqlPushEndpoints
+from clarion.push.webpush.sql import PushEndpoints
 from tests.factories import MINUTE
 from tests.unit.push.phone import Gateway
 
@@ -29,9 +29,9 @@ class Service:
         self.gateway = Gateway()
         engine, self.clock = self.gateway.store.gated, self.gateway.clock
         self.devices = Registry(
-            SqlDevices(engine), self.gateway.connections, self.clock, Vault(bytes(32))
+            Devices(engine), self.gateway.connections, self.clock, Vault(bytes(32))
         )
-        self.endpoints = EndpointRegistry(SqlPushEndpoints(engine), self.devices, self.clock, URL)
+        self.endpoints = EndpointRegistry(PushEndpoints(engine), self.devices, self.clock, URL)
         self.intake = WebPushIntake(
             endpoints=self.endpoints,
             dispatch=self.gateway.dispatch,

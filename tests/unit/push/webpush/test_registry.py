@@ -10,9 +10,9 @@ from clarion.nodes.bus import NoBus
 from clarion.push.connections import Connections
 from clarion.push.model import Device, DeviceDetails, InvalidationReason
 from clarion.push.registry import Registry
-from clarion.push.sql.devices import SqlDevices
+from clarion.push.sql.devices import Devices
 from clarion.push.webpush.registry import DISCONNECTED_MS, KNOWN_MS, EndpointRegistry
-from clarion.push.webpush.sql import SqlPushEndpoints
+from clarion.push.webpush.sql import PushEndpoints
 from tests.factories import FixedClock, make_device
 from tests.recorded_bus import RecordedHub
 from tests.unit.push.gates import GatedStore
@@ -27,18 +27,18 @@ def store() -> GatedStore:
 
 @pytest.fixture
 def devices(store: GatedStore, clock: FixedClock) -> Registry:
-    return Registry(SqlDevices(store.open), Connections(), clock, Vault(bytes(32)))
+    return Registry(Devices(store.open), Connections(), clock, Vault(bytes(32)))
 
 
 @pytest.fixture
 def endpoints(store: GatedStore, devices: Registry, clock: FixedClock) -> EndpointRegistry:
-    return EndpointRegistry(SqlPushEndpoints(store.gated), devices, clock, URL)
+    return EndpointRegistry(PushEndpoints(store.gated), devices, clock, URL)
 
 
 @pytest.fixture
 def other_node(store: GatedStore, clock: FixedClock) -> EndpointRegistry:
-    devices = Registry(SqlDevices(store.open), Connections(), clock, Vault(bytes(32)))
-    return EndpointRegistry(SqlPushEndpoints(store.open), devices, clock, URL)
+    devices = Registry(Devices(store.open), Connections(), clock, Vault(bytes(32)))
+    return EndpointRegistry(PushEndpoints(store.open), devices, clock, URL)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ async def test_an_endpoint_of_a_deleted_app_is_gone_at_once(
         await endpoints.find(capability)
 
 
-async def test_the_other_nodes_forget_a_deleted_endpoint_when_they_are_told(
+async def test_the_other_nodes_forget_a_deleted_endpoint_when_the_message_arrives(
     endpoints: EndpointRegistry, other_node: EndpointRegistry, device: Device
 ) -> None:
     hub = RecordedHub()
@@ -200,7 +200,7 @@ async def test_the_other_nodes_forget_a_deleted_endpoint_when_they_are_told(
         await other_node.find(capability)
 
 
-async def test_while_the_bus_is_not_heard_endpoints_are_known_for_seconds(
+async def test_while_the_bus_is_disconnected_endpoints_are_known_for_seconds(
     endpoints: EndpointRegistry, other_node: EndpointRegistry, device: Device, clock: FixedClock
 ) -> None:
     endpoints.forget.join(NoBus(is_alone=False))
