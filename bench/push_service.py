@@ -16,7 +16,7 @@ import uvloop
 
 from clarion.http.certificates import DevelopmentTls
 from clarion.http.listeners import HttpListener
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 
 MESSAGE = b'{"sid":"SM1","status":"queued"}'
 TOKEN = b'{"access_token":"token","expires_in":3600,"token_type":"Bearer"}'
@@ -61,12 +61,12 @@ async def serve(port: int, plain_port: int, mail_port: int, folder: Path) -> Non
     tls.ensure(dt.datetime.now(dt.UTC))
     listener = HttpListener(
         accept,
-        Address("127.0.0.1", port),
+        ListenAddress("127.0.0.1", port),
         max_header_bytes=16_384,
         certificate=tls.certificate,
         key=tls.key,
     )
-    plain = HttpListener(accept, Address("127.0.0.1", plain_port), max_header_bytes=16_384)
+    plain = HttpListener(accept, ListenAddress("127.0.0.1", plain_port), max_header_bytes=16_384)
     loop = asyncio.get_running_loop()
     mail = await loop.create_server(Mail, "127.0.0.1", mail_port)
     await plain.start(on_failed=sys.exit)

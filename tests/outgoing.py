@@ -7,7 +7,7 @@ import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.channels.http_clients import HttpClients
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Address, Configuration, OutgoingMessage
 from clarion.channels.port import Sender, SenderContext
 from clarion.channels.targets import Targets
@@ -54,7 +54,7 @@ def make_context(http: HttpClients, clock: Clock | None = None) -> SenderContext
 
 
 def open_sender(
-    kind: Kind,
+    kind: ProviderKind,
     context: SenderContext,
     settings: dict[str, object],
     secrets: dict[str, object],

@@ -44,13 +44,13 @@ from clarion.people.segments.sql.segments import Segments
 from clarion.people.sql import Users
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.registry import Registry
 from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import Broadcasts
 from clarion.store.engine import Engine
 from clarion.store.statement import keys_of, statement
-from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import NOW
 from tests.sandbox import DirectSandbox
 

@@ -15,7 +15,7 @@ from clarion.audit.operations import AUDITED, NOT_AUDITED
 from clarion.channels.answers import Action
 from clarion.channels.breaker import FAILED_SHARE, LEAST_ATTEMPTS, OPEN_MS, WINDOW_MS
 from clarion.channels.kind_table import KINDS
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.routing import SEEN_MS
 from clarion.events.pipeline import HASTENED_LIMIT
 from clarion.events.schedules import SPREAD, WAITS_S
@@ -169,7 +169,7 @@ def _write_wait(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def _describe_kind(kind: Kind) -> str:
+def _describe_kind(kind: ProviderKind) -> str:
     rows = [f"| `{row.code}` | {row.action} | {row.meaning} |" for row in kind.answers.rows]
     other = f"| any other | {Action(kind.answers.default)} | |"
     head = f"\n## {kind.name}\n\n| answer | action | |\n|---|---|---|\n"

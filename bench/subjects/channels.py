@@ -39,7 +39,7 @@ from clarion.catalog.model import Category, Channel, Priority
 from clarion.channels.apns import APNS
 from clarion.channels.fcm import FCM
 from clarion.channels.http_clients import HttpClients
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Address, Configuration, Delivered, OutgoingMessage, Sent
 from clarion.channels.payloads import build_push_payload
 from clarion.channels.port import SenderContext
@@ -168,7 +168,7 @@ def _push_service() -> Iterator[Service]:
             yield Service(url, str(Path(folder) / "ca.pem"), plain_url, ports[2])
 
 
-def _providers(service: Service) -> Iterator[tuple[Kind, dict[str, Any], dict[str, str]]]:
+def _providers(service: Service) -> Iterator[tuple[ProviderKind, dict[str, Any], dict[str, str]]]:
     where = {"base_url": service.url, "ca_path": service.ca_path}
     apple = {"team_id": "TEAM000001", "key_id": "KEY0000001", "topic": "com.example.app"}
     yield APNS, where | apple, {"key": _pem(ec.generate_private_key(ec.SECP256R1()))}
@@ -244,7 +244,7 @@ async def _bare_mail(service: Service) -> AsyncIterator[Work]:
 
 @asynccontextmanager
 async def _beside_hanging(
-    service: Service, provider: tuple[Kind, dict[str, Any], dict[str, str]]
+    service: Service, provider: tuple[ProviderKind, dict[str, Any], dict[str, str]]
 ) -> AsyncIterator[Work]:
     """Yield a push by one provider while as many messages wait for another that hangs."""
     hook = {"url": f"{service.plain_url}/hang"}
@@ -271,7 +271,7 @@ async def _ignore(work: Awaitable[None]) -> None:
 
 @asynccontextmanager
 async def _sender(
-    kind: Kind,
+    kind: ProviderKind,
     settings: dict[str, Any],
     secrets: dict[str, str],
     channel: Channel = Channel.PUSH,
@@ -303,7 +303,7 @@ async def _sender(
         await http.close()
 
 
-def _find_address(kind: Kind, url: str, number: int) -> str:
+def _find_address(kind: ProviderKind, url: str, number: int) -> str:
     if kind is TWILIO:
         return "+4915112345678"
     if kind is SMTP:

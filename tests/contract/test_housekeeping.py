@@ -24,12 +24,13 @@ from clarion.people.erasure.eraser import Eraser
 from clarion.people.last_seen import LastSeen
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import InvalidationReason
 from clarion.settings import load
 from clarion.store.engine import Engine
 from clarion.system.data_directory import DataDirectory
 from clarion.system.supervisor import STABLE_S
-from clarion.telemetry.metrics import GatewayMetrics, Metrics
+from clarion.telemetry.metrics import Metrics
 from tests.contract.test_retention import OLD, YOUNG, add_notification, id_at, is_left
 from tests.factories import (
     DAY,

@@ -8,6 +8,7 @@ import pytest
 
 from clarion.catalog.model import Channel
 from clarion.events.leases import Leases
+from clarion.events.metrics import PipelineMetrics
 from clarion.events.model import (
     DeadLetter,
     DedupeClaim,
@@ -25,7 +26,6 @@ from clarion.inbox.model import InboxAction, InboxState, InboxUpdate
 from clarion.inbox.sql.inboxes import SqlInboxes
 from clarion.store.engine import Engine
 from clarion.store.opening import migrate
-from clarion.telemetry.metrics import PipelineMetrics
 from tests.contract.conftest import nothing_left, opened
 from tests.factories import DAY, MINUTE, NOW, FixedClock, new_app_id
 from tests.pipeline import (

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from clarion.access.model import SCOPES_OF, Role, Scope
-from clarion.admin.page import Page
+from clarion.admin.page import AdminPage
 from clarion.admin.pages.table import PAGES
 from clarion.admin.permissions import Open
 from tests.e2e.administrators import Browser, make_administrator, sign_in
@@ -23,13 +23,13 @@ SIGN_IN = "/admin/sign-in"
 OVERVIEW = "/admin/apps/{app_id}/overview"
 
 
-def path_of(server: Server, page: Page) -> str:
+def path_of(server: Server, page: AdminPage) -> str:
     """Return the path with the app, and other ids that do not exist."""
     path = page.path.replace("{app_id}", server.first["app"]["id"])
     return re.sub(r"\{\w+\}", "none", path)
 
 
-def open_page(asker: Asker | Browser, page: Page, path: str, **fields: str) -> Answer:
+def open_page(asker: Asker | Browser, page: AdminPage, path: str, **fields: str) -> Answer:
     body = urlencode(fields).encode() if page.method == "POST" else None
     return asker.ask(page.method, path, body, headers=FORM if body is not None else {})
 
@@ -57,7 +57,7 @@ def test_a_sign_in_that_is_not_finished_opens_no_page(server: Server) -> None:
         assert (answer.status, answer.headers["location"]) == (303, "/admin/second-factor"), page
 
 
-def allowed(page: Page, role: Role) -> bool:
+def allowed(page: AdminPage, role: Role) -> bool:
     if isinstance(page.needs, Scope):
         return page.needs in SCOPES_OF[role]
     return not isinstance(page.needs, Role) or role.covers(page.needs)

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from clarion.access.model import Role
-from clarion.admin.page import Page
+from clarion.admin.page import AdminPage
 from clarion.admin.pages.table import PAGES
 from clarion.admin.permissions import Open
 from tests.e2e.administrators import Browser, sign_in
@@ -25,13 +25,13 @@ def browser(server: Server) -> Browser:
     return sign_in(server.installation, role=Role.ADMIN)
 
 
-def forms() -> Iterator[Page]:
+def forms() -> Iterator[AdminPage]:
     for page in PAGES:
         if page.method == "POST" and not isinstance(page.needs, Open) and page.path not in LEFT_OUT:
             yield page
 
 
-def paths(server: Server, page: Page) -> Iterator[str]:
+def paths(server: Server, page: AdminPage) -> Iterator[str]:
     """Yield the path for what is not there, and for types and channels that are."""
     path = page.path.replace("{app_id}", server.first["app"]["id"])
     if "{type_name}" in path:

@@ -9,7 +9,7 @@ import asyncio
 import random
 from ipaddress import ip_network
 
-from clarion.channels.http_clients import HttpClients, NotConnected
+from clarion.channels.http_clients import HttpClients, NotConnected, ProviderRequest
 from clarion.channels.targets import TargetRefused, Targets
 from tests.faults.sizes import CRASH, SIZES
 from tests.unit.channels.http_peers import OK, answering, listening
@@ -42,7 +42,7 @@ async def test_a_name_server_that_changes_its_answers_reaches_nothing_private() 
     async def try_often(url: str, times: int) -> None:
         for _ in range(times):
             try:
-                await clients.post(url, headers={}, body=b"x", timeout_s=10)
+                await clients.post(ProviderRequest(url, {}, b"x", timeout_s=10))
                 counts["answered"] += 1
             except TargetRefused:
                 counts["refused"] += 1

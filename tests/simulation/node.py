@@ -57,6 +57,7 @@ from clarion.push.acknowledgements import GATHER_S
 from clarion.push.connections import Connections
 from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.dispatch import Dispatch
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
 from clarion.push.sql.devices import Devices
@@ -66,7 +67,6 @@ from clarion.sockets.protocol import HEARTBEAT_S
 from clarion.store.engine import Engine
 from clarion.store.lifecycle.retention import prune
 from clarion.system.supervisor import Supervisor
-from clarion.telemetry.metrics import GatewayMetrics
 from tests.pipeline import FixedChannels, find_no_caps
 from tests.sandbox import DirectSandbox
 from tests.simulation.disk import Disk, SharedEngine, SimulatedEngine

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cyclopts import App
@@ -14,22 +15,17 @@ from cyclopts import App
 import clarion
 from clarion.access.model import Scope
 from clarion.audit.operations import AUDITED, NOT_AUDITED
+from clarion.channels.metrics import ChannelMetrics
 from clarion.cli.main import app
 from clarion.events.decide.rules import ORDER
 from clarion.events.ledger import LedgerCheck
+from clarion.events.metrics import PipelineMetrics, watch_ledger
 from clarion.history.model import ReasonCode
 from clarion.http.docs import list_errors
 from clarion.push.connections import Connections
+from clarion.push.metrics import GatewayMetrics, watch_devices
 from clarion.settings import describe
-from clarion.telemetry.metrics import (
-    ChannelMetrics,
-    CircuitMetrics,
-    GatewayMetrics,
-    Metrics,
-    PipelineMetrics,
-    watch_devices,
-    watch_ledger,
-)
+from clarion.telemetry.metrics import CircuitMetrics, Metrics
 from clarion.telemetry.tallies import Tally
 from tests.log_words import ANY, UnknownWordError, find_words, read_sources
 from tools.reference import PAGES
@@ -133,13 +129,14 @@ def metric_names() -> set[str]:
     metrics.watch_certificate(0)
     metrics.watch_disk(lambda: (0, 0))
     counts = dict.fromkeys(("hits", "misses", "registered", "invalidated"), 0)
-    watch_devices(metrics.registry, SimpleNamespace(**counts), Connections(), lambda: 0)
+    devices: Any = SimpleNamespace(**counts)
+    watch_devices(metrics.registry, devices, Connections(), lambda: 0)
     watch_ledger(metrics.registry, LedgerCheck(SimpleNamespace()))
     GatewayMetrics(metrics.registry)
     CircuitMetrics(metrics.registry)
     ChannelMetrics(metrics.registry)
     pipeline = PipelineMetrics()
-    queue = SimpleNamespace(refused={}, ages_s=dict, lengths=dict, dead_letters=0, stuck=0)
+    queue: Any = SimpleNamespace(refused={}, ages_s=dict, lengths=dict, dead_letters=0, stuck=0)
     pipeline.watch_queue(queue)
     metrics.registry.register(pipeline)
     families = metrics.registry.collect()

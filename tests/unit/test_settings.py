@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clarion.errors import SettingsError
 from clarion.settings import PREFIX, Settings, describe, find_unknown, flag_of, load
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.system.cores import count_cores
 from tests.replacing import replace
 
@@ -280,7 +280,7 @@ def test_processes_are_a_number_or_auto(text: str) -> None:
 
 def test_two_listeners_may_share_a_port_on_two_addresses() -> None:
     settings = load({"listen": "127.0.0.1:9000", "gateway-listen": "127.0.0.2:9000"})
-    assert settings.gateway_listen == Address("127.0.0.2", 9000)
+    assert settings.gateway_listen == ListenAddress("127.0.0.2", 9000)
 
 
 @pytest.mark.parametrize("text", ["off", ""])
@@ -300,7 +300,7 @@ def test_an_address_is_written_as_it_was_given(text: str) -> None:
 
 
 def test_an_address_of_version_6_loses_its_brackets() -> None:
-    assert load({"listen": "[::1]:80"}).listen == Address("::1", 80)
+    assert load({"listen": "[::1]:80"}).listen == ListenAddress("::1", 80)
 
 
 @given(

@@ -1,10 +1,9 @@
-"""Answers everything under `/admin`: static files, and pages for whom they are."""
+"""Answers everything under `/admin`: static files, and pages for those who may open them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 from urllib.parse import parse_qs, quote
 
 from clarion.access.model import AdminCaller, AdminCredential, SignInStage, Visitor
@@ -12,7 +11,7 @@ from clarion.access.port import AdminAuthenticator
 from clarion.admin.assets import PATH as ASSETS
 from clarion.admin.assets import Assets
 from clarion.admin.operations import Operations, Refused
-from clarion.admin.page import Found, Page, Pages
+from clarion.admin.page import AdminPage, Found, Pages
 from clarion.admin.paths import ROOT
 from clarion.admin.permissions import Open, check_allowed
 from clarion.admin.rendering import Renderer
@@ -80,7 +79,7 @@ class Dashboard:
     def __init__(
         self,
         *,
-        pages: Sequence[Page],
+        pages: Sequence[AdminPage],
         operations: Operations,
         authenticator: AdminAuthenticator,
         check_visitor: Callable[[Visitor], None],
@@ -150,7 +149,8 @@ class Dashboard:
         if page.needs is Open.STRANGERS:
             if page.method == _CHANGES:
                 check_same_site(request.scope)
-                if address := _address_of(request):  # otherwise by account alone
+                # Without an address, by account alone.
+                if address := request.scope["clarion.visitor"].address:
                     await self._count(f"sign_in:{address}", _SIGN_INS_PER_MINUTE)
             return self._begin(request, found.parts, form)
         credential = self._read_credential(request, found, form)
@@ -245,11 +245,6 @@ def _back_to(request: Request) -> str:
     if request.scope["method"] == "GET" and query:
         path = f"{path}?{query}"
     return "" if path == ROOT else f"?next={quote(path, safe='/')}"
-
-
-def _address_of(request: Request) -> str:
-    visitor: Any = request.scope["clarion.visitor"]
-    return str(visitor.address)
 
 
 async def _lead_here(request: Request) -> Response:

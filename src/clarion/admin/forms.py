@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from clarion.admin.operations import Refused
+from clarion.admin.operations import Query, Refused
 from clarion.admin.visit import Visit
 from clarion.errors import ConfirmationRequired, FieldFault, InvalidFields
 from clarion.http import problems
@@ -26,6 +26,31 @@ async def show_again(visit: Visit, template: str, refused: Refused, **values: An
     return await visit.render(
         template, status=problem.status, problem=problem, errors=refused.fields, **values
     )
+
+
+async def show_list(
+    visit: Visit, template: str, *parts: str, query: Query, **values: Any
+) -> Response:
+    """Show the page of a list that a filter selects, or what is wrong with the filter."""
+    try:
+        page = await visit.get_page(*parts, **query)
+    except Refused as refused:
+        empty: dict[str, Any] = {"items": [], "next": None, "after": visit.query.get("after")}
+        return await show_again(visit, template, refused, **empty, **values)
+    return await visit.render(template, **page, **values)
+
+
+async def check_unused(
+    visit: Visit, *parts: str, name: str, field: str, rule: str, what: str
+) -> None:
+    """Raise the refusal of a name that no object can have, or that another one has."""
+    if not name or "/" in name:
+        raise fault(visit, field, rule)
+    try:
+        await visit.get(*parts, name)
+    except Refused:
+        return
+    raise fault(visit, field, f"is {what} already")
 
 
 def fault(visit: Visit, field: str, reason: str) -> Refused:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from clarion.access.model import Role, Scope
 
 
-class Link(NamedTuple):
+class MenuLink(NamedTuple):
     """A link: its words, its path below `/admin` or below the app, and who sees it."""
 
     label: str
@@ -18,27 +18,27 @@ class Link(NamedTuple):
 
 # Below `/admin/apps/{app_id}/`.
 OF_APP = (
-    Link("Overview", "overview", "activity", Scope.STATS_READ),
-    Link("Notifications", "notifications", "bell", Scope.NOTIFICATIONS_READ),
-    Link("Explain", "explain", "question", Scope.EVENTS_READ),
-    Link("People", "people", "users", Scope.USERS_READ),
-    Link("Dead letters", "dead-letters", "letter", Scope.EVENTS_READ),
-    Link("Segments", "segments", "filter", Scope.USERS_READ),
-    Link("Devices", "devices", "phone", Scope.DEVICES_READ),
-    Link("Topics", "topics", "megaphone", Scope.TOPICS_READ),
-    Link("Feedback", "feedback", "return", Scope.DEVICES_READ),
-    Link("Types and templates", "types", "template", Scope.TYPES_READ),
-    Link("Providers", "providers", "plug", Scope.PROVIDERS_READ),
-    Link("Audit log", "audit", "list", Scope.AUDIT_READ),
-    Link("App and keys", "keys", "key", Scope.KEYS_READ),
+    MenuLink("Overview", "overview", "activity", Scope.STATS_READ),
+    MenuLink("Notifications", "notifications", "bell", Scope.NOTIFICATIONS_READ),
+    MenuLink("Explain", "explain", "question", Scope.EVENTS_READ),
+    MenuLink("People", "people", "users", Scope.USERS_READ),
+    MenuLink("Dead letters", "dead-letters", "letter", Scope.EVENTS_READ),
+    MenuLink("Segments", "segments", "filter", Scope.USERS_READ),
+    MenuLink("Devices", "devices", "phone", Scope.DEVICES_READ),
+    MenuLink("Topics", "topics", "megaphone", Scope.TOPICS_READ),
+    MenuLink("Feedback", "feedback", "return", Scope.DEVICES_READ),
+    MenuLink("Types and templates", "types", "template", Scope.TYPES_READ),
+    MenuLink("Providers", "providers", "plug", Scope.PROVIDERS_READ),
+    MenuLink("Audit log", "audit", "list", Scope.AUDIT_READ),
+    MenuLink("App and keys", "keys", "key", Scope.KEYS_READ),
 )
 # Below `/admin/`.
 OF_SERVER = (
-    Link("Apps", "apps", "box"),
-    Link("Audit log of the server", "audit-log", "list", Role.VIEWER),
-    Link("Administrators", "administrators", "shield", Role.ADMIN),
-    Link("Health", "health", "heart", Role.VIEWER),
-    Link("Your account", "account", "user"),
+    MenuLink("Apps", "apps", "box"),
+    MenuLink("Audit log of the server", "audit-log", "list", Role.VIEWER),
+    MenuLink("Administrators", "administrators", "shield", Role.ADMIN),
+    MenuLink("Health", "health", "heart", Role.VIEWER),
+    MenuLink("Your account", "account", "user"),
 )
 
 # By the word in `?notice=`, so that no other text can be shown.

@@ -15,7 +15,7 @@ import msgspec
 from clarion.errors import ClarionError, NotFound
 from clarion.http import problems
 from clarion.http.asgi import JSON, FastRoute, Framework, Message, Request, Response, Scope
-from clarion.http.path_templates import PathTemplates
+from clarion.http.paths import PathTemplates
 
 # What the headers of a page say about its own body is not true of an operation's.
 _OF_BODY = frozenset({b"content-type", b"content-length", b"transfer-encoding"})
@@ -36,15 +36,16 @@ class Refused(Exception):
         return {each.field: each.reason for each in self.problem.errors}
 
 
-class Answer(NamedTuple):
+class OperationAnswer(NamedTuple):
     """The answer of an operation that was not refused."""
 
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...]
 
     @property
-    def json(self) -> Any:
-        return msgspec.json.decode(self.body) if self.body else None
+    def json(self) -> dict[str, Any]:
+        """The object in the body; empty if there is no body."""
+        return msgspec.json.decode(self.body, type=dict[str, Any]) if self.body else {}
 
     @property
     def cookies(self) -> tuple[tuple[bytes, bytes], ...]:
@@ -61,7 +62,7 @@ class Operations:
 
     async def call(
         self, page: Request, method: str, *parts: str, query: Query | None = None, body: Any = None
-    ) -> Answer:
+    ) -> OperationAnswer:
         """Call an operation as the caller of a page; `Refused` if it is refused.
 
         The parts of the path follow `/v1/`.
@@ -80,10 +81,10 @@ class Operations:
             except ClarionError as error:
                 raise Refused(problems.describe(error, page.id)) from error
             assert isinstance(answer, Response)  # noqa: S101 - pages do not call streams
-            return Answer(answer.body, answer.headers)
+            return OperationAnswer(answer.body, answer.headers)
         if collected.status >= _FAILED:
             raise Refused(msgspec.json.decode(collected.body, type=problems.Problem))
-        return Answer(bytes(collected.body), collected.headers)
+        return OperationAnswer(bytes(collected.body), collected.headers)
 
     async def look(self, page: Request, path: str) -> bytes:
         """Return what a route for operators says, such as `/health`, with any status.

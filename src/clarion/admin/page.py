@@ -18,7 +18,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 Endpoint = Callable[[Visit], Awaitable[Response | Streamed]]
 
 
-class Page(NamedTuple):
+class AdminPage(NamedTuple):
     """A page. `{name}` in its path is one part of the path; `{app_id}` is the app it acts for."""
 
     method: str
@@ -30,14 +30,14 @@ class Page(NamedTuple):
 class Found(NamedTuple):
     """A page, and the parts of the path that it names."""
 
-    page: Page
+    page: AdminPage
     parts: dict[str, str]
 
 
 class Pages:
     """Finds a page by method and path."""
 
-    def __init__(self, pages: Sequence[Page]) -> None:
+    def __init__(self, pages: Sequence[AdminPage]) -> None:
         self._patterns = [(_pattern_of(page.path), page) for page in pages]
 
     def find(self, method: str, path: str) -> Found | set[str]:
@@ -52,9 +52,9 @@ class Pages:
         return methods
 
 
-def app_page(method: str, path: str, answer: Endpoint, needs: Scope) -> Page:
+def app_page(method: str, path: str, answer: Endpoint, needs: Scope) -> AdminPage:
     """Return a page of an app: its path is below `/admin/apps/{app_id}`."""
-    return Page(method, f"{ROOT}/apps/{{app_id}}{path}", answer, needs)
+    return AdminPage(method, f"{ROOT}/apps/{{app_id}}{path}", answer, needs)
 
 
 def _pattern_of(path: str) -> re.Pattern[str]:

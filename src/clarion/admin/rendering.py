@@ -80,7 +80,7 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
     def can(needs: str) -> bool:
         return may_open(parse_needs(needs), visit.caller, app_id)
 
-    def is_shown(link: navigation.Link) -> bool:
+    def is_shown(link: navigation.MenuLink) -> bool:
         return may_open(link.needs, visit.caller, app_id)
 
     return {

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
-
 from clarion.access.model import AdminCaller
-from clarion.admin.operations import Answer, Operations, Query
+from clarion.admin.operations import OperationAnswer, Operations, Query
 from clarion.admin.paths import path_of
 from clarion.admin.rendering import Renderer
 from clarion.clock import Clock
-from clarion.http.asgi import Headers, Request, Response, respond_json
+from clarion.http.asgi import Headers, Request, Response
 
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 _SEE_OTHER = 303
@@ -52,19 +50,27 @@ class Visit:
         """Return all values of a field, as of boxes that are checked."""
         return self.form.get(name, [])
 
-    async def get(self, *parts: str, **query: str | int | None) -> Any:
+    async def get(self, *parts: str, **query: str | int | None) -> dict[str, Any]:
         """Return what an operation of the API answers: `get("users", user_id)`.
 
         `Refused` if it is refused; without another answer to that, an error page is shown.
         """
         return (await self.call("GET", *parts, query=query)).json
 
-    async def post(self, *parts: str, body: Any = None, **query: str | int | None) -> Any:
+    async def get_page(self, *parts: str, **query: str | int | None) -> dict[str, Any]:
+        """Return the page of a list that `?after=` names, as templates show it."""
+        after = self.query.get("after")
+        page = await self.get(*parts, after=after, **query)
+        return {"items": page["items"], "next": page["next"], "after": after}
+
+    async def post(
+        self, *parts: str, body: Any = None, **query: str | int | None
+    ) -> dict[str, Any]:
         return (await self.call("POST", *parts, query=query, body=body)).json
 
     async def call(
         self, method: str, *parts: str, query: Query | None = None, body: Any = None
-    ) -> Answer:
+    ) -> OperationAnswer:
         """Call an operation of the API on behalf of the visitor of this page."""
         return await self.operations.call(self.request, method, *parts, query=query, body=body)
 
@@ -74,9 +80,6 @@ class Visit:
         """Return a page."""
         body = await self.renderer.render(template, self, values)
         return Response(status, body.encode(), (_HTML, *(cookies or ())))
-
-    def answer_json(self, value: Any) -> Response:
-        return respond_json(200, msgspec.json.encode(value))
 
     def redirect(
         self, path: str, *, notice: str | None = None, cookies: Headers | None = None

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 from clarion.app.housekeeping import Task
 from clarion.events.ledger import LedgerCheck
-from clarion.telemetry.metrics import watch_ledger
+from clarion.events.metrics import watch_ledger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from clarion.app.services import Services
     from clarion.app.stores import Stores
+    from clarion.push.metrics import GatewayMetrics
     from clarion.push.sql.statistics import Statistics
     from clarion.settings import Settings
-    from clarion.telemetry.metrics import GatewayMetrics, Metrics
+    from clarion.telemetry.metrics import Metrics
 
 LEDGER_EVERY_S = 10.0
 PENDING_EVERY_S = 15.0

@@ -24,6 +24,7 @@ from clarion.catalog.model import Channel
 from clarion.channels.gateway import PushDevices
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kind_table import KINDS
+from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import SEEN_MS, Routing
 from clarion.channels.targets import Targets
@@ -52,6 +53,7 @@ from clarion.push.apns.provider_tokens import ProviderTokens
 from clarion.push.connections import Connections
 from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.dispatch import Dispatch
+from clarion.push.metrics import GatewayMetrics, watch_devices
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint
 from clarion.push.webpush.registry import EndpointRegistry
@@ -62,13 +64,7 @@ from clarion.system import descriptors
 from clarion.system.supervisor import Supervisor
 from clarion.telemetry.logs import get_logger
 from clarion.telemetry.loop_lag import LoopWatch
-from clarion.telemetry.metrics import (
-    ChannelMetrics,
-    CircuitMetrics,
-    GatewayMetrics,
-    Metrics,
-    watch_devices,
-)
+from clarion.telemetry.metrics import CircuitMetrics, Metrics
 from clarion.telemetry.traces import OFF, Tracer
 
 
@@ -123,7 +119,7 @@ class Services:
         self._build_work(settings, stores)
         self.sockets = self._build_sockets(settings, stores)
         self.audit_loop = _build_audit_loop(settings, stores)
-        self.loop_watch = LoopWatch(self.metrics.loop_lag)
+        self.loop_watch = LoopWatch(self.metrics.loop_lag.observe)
         self._watch(stores, supervisor)
 
     def _open_metrics(self) -> None:

@@ -102,11 +102,6 @@ class AnswerTable:
         return self.default
 
 
-def codes_of_status(status: int) -> tuple[str, str]:
-    """Return the codes of an HTTP status, the most specific first: `503`, `5xx`."""
-    return str(status), f"{status // 100}xx"
-
-
 def read_retry_after(value: str | None, now: int) -> float | None:
     """Return the seconds of a `Retry-After` header: a number, or a date. None if it is neither."""
     if value is None:

@@ -13,7 +13,7 @@ from litestar import Controller, Response, delete, get, post, put
 
 from clarion.access.model import Scope
 from clarion.catalog.model import Category, Channel, Priority
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import (
     Address,
     Failure,
@@ -312,7 +312,7 @@ def _check_name(text: str) -> str:
     return text
 
 
-def _keep_secrets(kind: Kind, old: Provider | None, data: NewProvider) -> dict[str, str]:
+def _keep_secrets(kind: ProviderKind, old: Provider | None, data: NewProvider) -> dict[str, str]:
     """Return the secrets of a provider that need not be given again.
 
     A caller who may change a provider must not learn them by sending them elsewhere.
@@ -328,7 +328,7 @@ def _keep_secrets(kind: Kind, old: Provider | None, data: NewProvider) -> dict[s
     return old.secrets
 
 
-def _find_kind(kinds: Mapping[str, Kind], name: str, channel: Channel) -> Kind:
+def _find_kind(kinds: Mapping[str, ProviderKind], name: str, channel: Channel) -> ProviderKind:
     kind = kinds.get(name)
     if kind is None or channel not in kind.channels:
         fitting = sorted(each.name for each in kinds.values() if channel in each.channels)
@@ -338,7 +338,7 @@ def _find_kind(kinds: Mapping[str, Kind], name: str, channel: Channel) -> Kind:
 
 
 def _check(
-    kind: Kind, settings: Mapping[str, Any], secrets: Mapping[str, str], targets: Targets
+    kind: ProviderKind, settings: Mapping[str, Any], secrets: Mapping[str, str], targets: Targets
 ) -> None:
     """Raise `InvalidFields` with all faults of the settings and secrets."""
     faults: list[FieldFault] = []
@@ -373,14 +373,10 @@ def _convert(
         return msgspec.convert(values, to)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
-        inner = path.rstrip("`")
-        faults.append(FieldFault(field + inner, _soften(reason)))
+        # As the end of a sentence.
+        reason = reason[:1].lower() + reason[1:]
+        faults.append(FieldFault(field + path.rstrip("`"), reason))
         return None
-
-
-def _soften(reason: str) -> str:
-    """Return the reason of the decoder as the end of a sentence, without given values."""
-    return reason[:1].lower() + reason[1:]
 
 
 def _make(
@@ -433,7 +429,7 @@ async def _view(
     )
 
 
-def _describe(kind: Kind, provider: Provider) -> dict[str, str]:
+def _describe(kind: ProviderKind, provider: Provider) -> dict[str, str]:
     settings = msgspec.convert(provider.settings, kind.settings)
     return kind.describe(settings, msgspec.convert(provider.secrets, kind.secrets))
 
@@ -466,7 +462,7 @@ def _view_gateway() -> ProviderView:
 
 
 def _make_test_message(
-    provider: Provider, kind: Kind, to: str | Mapping[str, Any] | None, clock: Clock
+    provider: Provider, kind: ProviderKind, to: str | Mapping[str, Any] | None, clock: Clock
 ) -> OutgoingMessage:
     if to is None and provider.channel is not Channel.WEBHOOK and kind.needs_address:
         raise InvalidFields(FieldFault("to", "must be an address for this channel"))

@@ -14,22 +14,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from clarion.catalog.model import Channel
-from clarion.channels.answers import (
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
+from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.authorities import find_ca_faults
-from clarion.channels.http_clients import HttpAnswer, HttpClients
-from clarion.channels.kinds import Kind
+from clarion.channels.http_clients import HttpAnswer, HttpClients, ProviderRequest
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Failure, Outcome, OutgoingMessage, Verified
 from clarion.channels.payloads import apns_priority, build_push_payload, collapse_id
 from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import (
     HTTP_NETWORK,
-    ProviderRequest,
     clean_text,
     find_url_faults,
     post,
@@ -41,9 +34,9 @@ from clarion.errors import FieldFault
 TOKEN_RENEWED_MS = 45 * 60 * 1000
 # The clock of this machine may be corrected a little; beyond that a token is not used any more.
 TOKEN_AHEAD_MS = 60_000
-# If Apple says that a token has expired that is younger than this, then another one has, too.
+# If Apple calls a younger token than this expired, a new one would be refused as well.
 TOKEN_SETTLED_MS = 60_000
-# As Apple asks for after an error of its own.
+# The wait that Apple asks for after an error of its own.
 ERROR_WAIT_S = 900.0
 TOKEN_UPDATE_WAIT_S = 1200.0
 BAD_DEVICE_TOKEN = "400 BadDeviceToken"  # noqa: S105
@@ -141,14 +134,14 @@ class ProviderToken:
         self._issued_at = self._signed_at = 0
 
     def get(self) -> str:
-        """Return the token. One that the clock has left behind is renewed, too."""
+        """Return the token. It is renewed when it is old, and when the clock was set back."""
         age = self._clock.now() - self._issued_at
         if not self._text or not -TOKEN_AHEAD_MS <= age < TOKEN_RENEWED_MS:
             self._sign()
         return self._text
 
     def replace(self, refused: str) -> str | None:
-        """Return another token in place of one that Apple took for expired.
+        """Return another token in place of one that Apple refused as expired.
 
         None if that was signed just now: then the clock of this machine is wrong.
         """
@@ -236,11 +229,11 @@ class ApnsSender:
         return headers
 
     def _judge(self, answer: HttpAnswer) -> Outcome:
-        status, kind = codes_of_status(answer.status)
+        status, kind = answer.codes
         if answer.status == 200:  # noqa: PLR2004
             apns_id = answer.header("apns-id") or ""
             return ANSWERS.judge([status], "", response=clean_text(f"200 {apns_id}"))
-        refusal = _read_refusal(answer.body)
+        refusal = _read_refusal(answer)
         reason = f"{status} {refusal.reason}"
         named = (
             (reason, status, kind) if refusal.reason else (status, f"{kind} without a reason", kind)
@@ -248,7 +241,7 @@ class ApnsSender:
         return ANSWERS.judge(named, _explain(refusal), retry_after=self._wait(answer, reason))
 
     def _wait(self, answer: HttpAnswer, reason: str) -> float | None:
-        wait_s = read_retry_after(answer.header("retry-after"), self._clock.now())
+        wait_s = answer.read_retry_after(self._clock.now())
         if wait_s is not None:
             return wait_s
         if reason == TOKEN_UPDATES:
@@ -256,12 +249,9 @@ class ApnsSender:
         return ERROR_WAIT_S if answer.status >= 500 else None  # noqa: PLR2004
 
 
-def _read_refusal(body: bytes) -> _Refusal:
+def _read_refusal(answer: HttpAnswer) -> _Refusal:
     """Return why a push was refused; a reason that Apple cannot have written is left out."""
-    try:
-        refusal = msgspec.json.decode(body, type=_Refusal)
-    except (ValueError, RecursionError):
-        return _Refusal()
+    refusal = answer.read_json(_Refusal)
     return refusal if _REASON.fullmatch(refusal.reason) else _Refusal()
 
 
@@ -292,7 +282,7 @@ def _find_faults(settings: ApnsSettings, secrets: ApnsSecrets) -> Iterator[Field
         yield FieldFault("secrets.key", "must be a P-256 private key as PEM: the .p8 file of Apple")
 
 
-APNS = Kind(
+APNS = ProviderKind(
     name="apns",
     bound_to=frozenset({"team_id", "key_id", "base_url", "ca_path"}),
     channels=frozenset({Channel.PUSH}),

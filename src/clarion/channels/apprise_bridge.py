@@ -19,10 +19,10 @@ import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.channels.answers import Action, Answer, AnswerTable
-from clarion.channels.apprise_process import Message
+from clarion.channels.apprise_process import AppriseMessage
 from clarion.channels.apprise_schemes import ALLOWED
 from clarion.channels.http_clients import HttpClients
-from clarion.channels.kinds import Kind, Nothing
+from clarion.channels.kinds import Nothing, ProviderKind
 from clarion.channels.model import BUSY, Configuration, NotTried, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
 from clarion.errors import FieldFault
@@ -168,7 +168,7 @@ class AppriseSender:
         url = _fill_in(self._url, message.address.value)
         if url is None:
             return _judge("bad_address")
-        given = Message(url, message.subject or "", message.body, self._timeout_s)
+        given = AppriseMessage(url, message.subject or "", message.body, self._timeout_s)
         return _judge(await self._run(msgspec.json.encode(given)))
 
     async def close(self) -> None:
@@ -231,7 +231,7 @@ def _read_query(url: str) -> list[tuple[str, str]]:
     return parse_qsl(url.partition("?")[2].lstrip("?"), keep_blank_values=True)
 
 
-APPRISE = Kind(
+APPRISE = ProviderKind(
     needs_address=False,
     name="apprise",
     channels=frozenset({Channel.PUSH, Channel.EMAIL, Channel.SMS, Channel.WEBHOOK}),

@@ -45,7 +45,7 @@ _INSTALLED = tuple(
 _INET = (socket.AF_INET, socket.AF_INET6)
 
 
-class Message(msgspec.Struct, frozen=True):
+class AppriseMessage(msgspec.Struct, frozen=True):
     """What to send, and where."""
 
     url: str
@@ -54,7 +54,7 @@ class Message(msgspec.Struct, frozen=True):
     timeout_s: float
 
 
-class Result(StrEnum):
+class AppriseResult(StrEnum):
     """What came of it; the names are codes of the answer table."""
 
     ACCEPTED = "accepted"
@@ -131,23 +131,23 @@ def _is_before_sending(error: BaseException) -> bool:
     return isinstance(error, ConnectTimeout | SSLError) or isinstance(reason, NewConnectionError)
 
 
-def deliver(message: Message, guard: Guard, errors: Errors) -> Result:
+def deliver(message: AppriseMessage, guard: Guard, errors: Errors) -> AppriseResult:
     """Send a message, and return what came of it."""
     guard.has_refused = errors.has_any = False
     try:
         is_sent = _notify(message)
     except Exception:  # noqa: BLE001 - a plugin may fail in any way, and its words may be secret
-        return Result.BROKEN
+        return AppriseResult.BROKEN
     if is_sent:
-        return Result.ACCEPTED
+        return AppriseResult.ACCEPTED
     if guard.has_refused:
-        return Result.TARGET_REFUSED
+        return AppriseResult.TARGET_REFUSED
     if is_sent is None:
-        return Result.BAD_URL
-    return Result.BROKEN if errors.has_any else Result.FAILED
+        return AppriseResult.BAD_URL
+    return AppriseResult.BROKEN if errors.has_any else AppriseResult.FAILED
 
 
-def _notify(message: Message) -> bool | None:
+def _notify(message: AppriseMessage) -> bool | None:
     """Return whether Apprise has sent a message; None if it cannot read the URL."""
     from apprise import Apprise, AppriseAsset, NotifyFormat  # noqa: PLC0415 - an optional extra
 
@@ -168,7 +168,7 @@ def _notify(message: Message) -> bool | None:
 
 def serve(channel: socket.socket, guard: Guard, errors: Errors) -> None:
     """Send messages until the other side closes the socket."""
-    decode: Callable[[bytes], Message] = msgspec.json.Decoder(Message).decode
+    decode: Callable[[bytes], AppriseMessage] = msgspec.json.Decoder(AppriseMessage).decode
     while received := receive(channel):
         send(channel, deliver(decode(received), guard, errors).value.encode())
 

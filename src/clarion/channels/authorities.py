@@ -7,11 +7,13 @@ text: an app must not learn which files there are, or anything of what is in the
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from cryptography.x509 import Certificate, load_pem_x509_certificates
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_pem_x509_certificates
 
 from clarion.errors import FieldFault
 
@@ -28,8 +30,8 @@ def find_ca_faults(ca_path: str | None) -> Iterator[FieldFault]:
         yield FieldFault("settings.ca_path", CA_FAULT)
 
 
-def load_authorities(path: str) -> list[Certificate]:
-    """Return the certificates of a file; `OSError` or `ValueError` if it has none."""
+def load_authorities(path: str) -> list[bytes]:
+    """Return the certificates of a file as DER; `OSError` or `ValueError` if it has none."""
     # Opening a device can have effects. Files of the kernel have no size, and may never end.
     about = Path(path).stat()
     if not stat.S_ISREG(about.st_mode) or not 0 < about.st_size <= CA_LIMIT_BYTES:
@@ -37,4 +39,28 @@ def load_authorities(path: str) -> list[Certificate]:
     # Without waiting, should it have become a pipe meanwhile.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        return load_pem_x509_certificates(file.read(CA_LIMIT_BYTES))
+        found = load_pem_x509_certificates(file.read(CA_LIMIT_BYTES))
+    return [each.public_bytes(Encoding.DER) for each in found]
+
+
+class UnreadableAuthority(ValueError):
+    """The file is missing, not allowed to be read, or holds no certificates."""
+
+    def __init__(self) -> None:
+        super().__init__(f"`ca_path` {CA_FAULT}.")
+
+
+def make_client_context(ca_path: str | None) -> ssl.SSLContext:
+    """Return a context that checks certificates and names, for TLS 1.2 or later.
+
+    It trusts the authorities of the system, and those in the file. It reads files: call it in a
+    thread. `UnreadableAuthority` if the file is none of certificates.
+    """
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca_path is not None:
+        try:
+            context.load_verify_locations(cadata=b"".join(load_authorities(ca_path)))
+        except (OSError, ValueError, ssl.SSLError):
+            raise UnreadableAuthority from None
+    return context

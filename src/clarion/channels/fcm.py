@@ -9,13 +9,7 @@ from typing import Annotated
 import msgspec
 
 from clarion.catalog.model import Channel, Priority
-from clarion.channels.answers import (
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
+from clarion.channels.answers import Action, Answer, AnswerTable
 from clarion.channels.authorities import find_ca_faults
 from clarion.channels.google_tokens import (
     TOKEN_ANSWERS,
@@ -24,8 +18,8 @@ from clarion.channels.google_tokens import (
     ServiceAccount,
     load_rsa_key,
 )
-from clarion.channels.http_clients import HttpAnswer
-from clarion.channels.kinds import Kind
+from clarion.channels.http_clients import HttpAnswer, ProviderRequest
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import (
     Configuration,
     Delivered,
@@ -45,7 +39,6 @@ from clarion.channels.payloads import (
 from clarion.channels.port import SenderContext
 from clarion.channels.provider_requests import (
     HTTP_NETWORK,
-    ProviderRequest,
     clean_text,
     find_url_faults,
     post,
@@ -186,7 +179,7 @@ class FcmSender:
         if not isinstance(token, AccessToken):
             return token
         outcome = await self._post(_DRY_RUN, token)
-        # One that is refused for what it says was sent by someone who may send.
+        # A rejected payload still proves that the credentials are valid.
         is_allowed = isinstance(outcome, Delivered | Rejected)
         return Verified(response="the account may send") if is_allowed else outcome
 
@@ -214,14 +207,14 @@ class FcmSender:
         return self._judge(answer, hidden=(token.text, hidden))
 
     def _judge(self, answer: HttpAnswer, hidden: tuple[str, str]) -> Outcome:
-        found = _read_answer(answer.body)
-        status, kind = codes_of_status(answer.status)
+        found = answer.read_json(_Answer)
+        status, kind = answer.codes
         if answer.status == 200:  # noqa: PLR2004
             return ANSWERS.judge([status], "", response=clean_text(f"200 {found.name}", *hidden))
         details = (each.error_code for each in found.error.details)
         named = [*filter(_CODE.fullmatch, (*details, found.error.status))]
         codes = [*named, status] if named else [status, f"{kind} without a status"]
-        wait = read_retry_after(answer.header("retry-after"), self._clock.now())
+        wait = answer.read_retry_after(self._clock.now())
         if wait is None and answer.status == 429:  # noqa: PLR2004
             wait = QUOTA_WAIT_S
         return ANSWERS.judge(
@@ -272,13 +265,6 @@ def _encode_section(content: PushContent) -> bytes:
     return _encode(_Section(_Shown(content.body, content.title, content.image_url), data))
 
 
-def _read_answer(body: bytes) -> _Answer:
-    try:
-        return msgspec.json.decode(body, type=_Answer)
-    except (ValueError, RecursionError):
-        return _Answer()
-
-
 def read_account(text: str) -> ServiceAccount:
     """Return what is used of a service account; `ValueError` if it is none."""
     try:
@@ -305,7 +291,7 @@ def _find_faults(settings: FcmSettings, secrets: FcmSecrets) -> Iterator[FieldFa
         yield FieldFault(f"{field}.private_key", reason)
 
 
-FCM = Kind(
+FCM = ProviderKind(
     name="fcm",
     bound_to=frozenset({"project_id", "base_url", "ca_path"}),
     channels=frozenset({Channel.PUSH}),

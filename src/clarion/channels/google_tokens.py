@@ -14,18 +14,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from clarion.channels.answers import (
-    NO_ANSWER,
-    NOT_CONNECTED,
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
-from clarion.channels.http_clients import HttpAnswer, HttpClients
+from clarion.channels.answers import NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
+from clarion.channels.http_clients import HttpAnswer, HttpClients, ProviderRequest
 from clarion.channels.model import Outcome
-from clarion.channels.provider_requests import ProviderRequest, clean_text, post
+from clarion.channels.provider_requests import clean_text, post
 from clarion.clock import Clock, to_milliseconds
 
 DEFAULT_TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105
@@ -73,7 +65,7 @@ class AccessToken(NamedTuple):
 
 
 class _Grant(msgspec.Struct):
-    access_token: str
+    access_token: str = ""
     expires_in: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 3600
 
 
@@ -159,10 +151,7 @@ class AccessTokens:
         return jwt.encode(claims, self._key, "RS256", {"kid": key_id} if key_id else None)
 
     def _accept(self, answer: HttpAnswer) -> AccessToken | Outcome:
-        try:
-            grant = msgspec.json.decode(answer.body, type=_Grant)
-        except (ValueError, RecursionError):
-            grant = _Grant("")
+        grant = answer.read_json(_Grant)
         if not _TOKEN.fullmatch(grant.access_token):
             return self._answers.judge(["token malformed"], "the answer holds no access token")
         life_s = grant.expires_in - min(MARGIN_S, grant.expires_in // 2)
@@ -171,9 +160,9 @@ class AccessTokens:
 
     def _judge(self, answer: HttpAnswer) -> Outcome:
         now = self._clock.now()
-        status, kind = codes_of_status(answer.status)
+        status, kind = answer.codes
         codes = [_PREFIX + status, _PREFIX + kind]
-        refusal = _read_refusal(answer.body)
+        refusal = _read_refusal(answer)
         if refusal.error:
             codes.insert(0, _PREFIX + refusal.error)
         if answer.status < 500 and _is_clock_wrong(answer, now):  # noqa: PLR2004
@@ -181,7 +170,7 @@ class AccessTokens:
         return self._answers.judge(
             codes,
             clean_text(f"{refusal.error} {refusal.error_description}"),
-            retry_after=read_retry_after(answer.header("retry-after"), now),
+            retry_after=answer.read_retry_after(now),
         )
 
 
@@ -217,11 +206,8 @@ def _is_consistent(numbers: rsa.RSAPrivateNumbers) -> bool:
     )
 
 
-def _read_refusal(body: bytes) -> _Refusal:
-    try:
-        refusal = msgspec.json.decode(body, type=_Refusal)
-    except (ValueError, RecursionError):
-        return _Refusal()
+def _read_refusal(answer: HttpAnswer) -> _Refusal:
+    refusal = answer.read_json(_Refusal)
     return refusal if _CODE.fullmatch(refusal.error) else _Refusal()
 
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cryptography.hazmat.primitives.serialization import Encoding
+import msgspec
 
+from clarion.channels.answers import read_retry_after
 from clarion.channels.authorities import load_authorities
-from clarion.channels.targets import Target, Targets, trust
+from clarion.channels.targets import HttpTarget, Targets
 
 if TYPE_CHECKING:
     from pyreqwest.client import Client
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyreqwest.request import StreamRequest
     from pyreqwest.response import ResponseBodyReader
 
+T = TypeVar("T", bound=msgspec.Struct)
 RESPONSE_LIMIT_BYTES = 64 * 1024
 # Beyond these the client that was used longest ago is closed. One takes about 0.1 MB.
 CLIENTS_LIMIT = 256
@@ -69,8 +71,20 @@ class NoAnswer(Exception):
     """The request was sent, at least in part; no complete head of an answer came."""
 
 
+class ProviderRequest(NamedTuple):
+    """What is sent, and how long it may take."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeout_s: float
+    ca_path: str | None = None
+    limit_bytes: int = RESPONSE_LIMIT_BYTES  # of the body that is read
+    empty_status: int = 0  # of answers without a body: none is waited for
+
+
 class HttpAnswer(NamedTuple):
-    """The answer to a request; the names of `headers` are the same in whatever case.
+    """The answer to a request; the names of `headers` are not case-sensitive.
 
     The body is empty if it broke off: the status is what counts.
     """
@@ -86,9 +100,25 @@ class HttpAnswer(NamedTuple):
         except ValueError:
             return None
 
+    @property
+    def codes(self) -> tuple[str, str]:
+        """The codes of the status, the most specific first: `503`, `5xx`."""
+        return str(self.status), f"{self.status // 100}xx"
+
+    def read_retry_after(self, now: int) -> float | None:
+        """Return the seconds of `Retry-After`; None if there is none, or if it is not valid."""
+        return read_retry_after(self.header("retry-after"), now)
+
+    def read_json(self, wanted: type[T]) -> T:
+        """Return the body; the defaults of a type if the body does not have it."""
+        try:
+            return msgspec.json.decode(self.body, type=wanted)
+        except (ValueError, RecursionError):
+            return wanted()
+
 
 class _Key(NamedTuple):
-    target: Target
+    target: HttpTarget
     ca_path: str | None
     connect_timeout_s: float
 
@@ -109,22 +139,9 @@ class HttpClients:
         self._clients: dict[_Key, _Pooled] = {}
         self._building = asyncio.Lock()
 
-    async def post(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str],
-        body: bytes,
-        timeout_s: float,
-        ca_path: str | None = None,
-        is_trusted: bool = False,
-        limit_bytes: int = RESPONSE_LIMIT_BYTES,
-        empty_status: int = 0,
-    ) -> HttpAnswer:
-        """Send a request and return the answer, with at most `limit_bytes` of its body.
+    async def post(self, request: ProviderRequest) -> HttpAnswer:
+        """Send a request and return the answer.
 
-        With `empty_status`, an answer has no body, and none is waited for.
-        `is_trusted` is for URLs that only the operator can set: their address is not checked.
         `NotConnected` if it was not sent, `NoAnswer` if it may have arrived; `TargetRefused` if
         the URL leads where Clarion must not call.
         """
@@ -133,19 +150,18 @@ class HttpClients:
         )
 
         now = asyncio.get_running_loop().time
-        end = now() + timeout_s
+        end = now() + request.timeout_s
         failure = NotConnected("the name of the host was resolved too late")
-        for target in (await self._locate(url, is_trusted=is_trusted))[:_ADDRESSES_LIMIT]:
+        for target in (await self._locate(request.url))[:_ADDRESSES_LIMIT]:
             left_s = end - now()
             if left_s <= 0:
                 break
-            key = _Key(target, ca_path, _choose_connect_timeout(left_s))
+            key = _Key(target, request.ca_path, _choose_connect_timeout(left_s))
             try:
                 pooled = await self._take(key)
                 try:
-                    request = _prepare(pooled.client, url, headers, body, left_s)
-                    answer = _post(request, limit_bytes, empty_status, end)
-                    return await end_if_cancelled(answer)
+                    prepared = _prepare(pooled.client, request, left_s)
+                    return await end_if_cancelled(_post(prepared, request, end))
                 finally:
                     pooled.users -= 1
             except NotConnected as error:
@@ -157,9 +173,9 @@ class HttpClients:
         clients, self._clients = self._clients, {}
         await asyncio.gather(*(each.client.close() for each in clients.values()))
 
-    async def _locate(self, url: str, *, is_trusted: bool) -> tuple[Target, ...]:
+    async def _locate(self, url: str) -> tuple[HttpTarget, ...]:
         try:
-            return (trust(url),) if is_trusted else await self.targets.resolve(url)
+            return await self.targets.resolve(url)
         except OSError as error:
             reason = error.strerror or str(error) or "no answer in time"
             raise NotConnected(f"the name of the host cannot be resolved: {reason}") from error
@@ -219,27 +235,24 @@ def _build(key: _Key) -> Client:
         .pool_idle_timeout(timedelta(seconds=_IDLE_S))
         .pool_max_idle_per_host(_IDLE_LIMIT)
         .user_agent("Clarion")
+        .resolve(target.host, target.address, target.port)
     )
-    if target.address:
-        builder = builder.resolve(target.host, target.address, target.port)
     if key.ca_path is None:
         return builder.build()
     # One message for every failure: it must not reveal which files exist, or what is in them.
     try:
         for each in load_authorities(key.ca_path):
-            builder = builder.add_root_certificate_der(each.public_bytes(Encoding.DER))
+            builder = builder.add_root_certificate_der(each)
         return builder.build()
     except (OSError, ValueError, PyreqwestError):
         raise NotConnected(_NO_CERTIFICATES) from None
 
 
-def _prepare(
-    client: Client, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
-) -> StreamRequest:
+def _prepare(client: Client, request: ProviderRequest, timeout_s: float) -> StreamRequest:
     return (
-        client.post(url)
-        .headers(dict(headers))
-        .body_bytes(body)
+        client.post(request.url)
+        .headers(dict(request.headers))
+        .body_bytes(request.body)
         .timeout(timedelta(seconds=timeout_s))
         # The head is returned when it arrives, not with the first part of the body.
         .streamed_read_buffer_limit(0)
@@ -247,17 +260,15 @@ def _prepare(
     )
 
 
-async def _post(
-    request: StreamRequest, limit_bytes: int, empty_status: int, end: float
-) -> HttpAnswer:
+async def _post(prepared: StreamRequest, request: ProviderRequest, end: float) -> HttpAnswer:
     from pyreqwest.exceptions import PyreqwestError  # noqa: PLC0415 - only where something is sent
 
     try:
-        async with request as response:
+        async with prepared as response:
             status = response.status
-            if status == empty_status:
+            if status == request.empty_status:
                 return HttpAnswer(status, response.headers, b"")
-            body = await _read(response.body_reader, limit_bytes, end)
+            body = await _read(response.body_reader, request.limit_bytes, end)
             return HttpAnswer(status, response.headers, body)
     except PyreqwestError as error:
         # Without the cause: it names the URL, which may be a secret, and would be logged.

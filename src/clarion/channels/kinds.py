@@ -19,14 +19,14 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """No settings, or no secrets."""
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
     """What is common to all providers of a kind.
 
     `settings` and `secrets` are the types of what the API takes. `find_faults` checks what types
     cannot say. `complete` adds secrets that Clarion makes if they are not given; those named in
-    `shown_once` are returned when the provider is created. `describe` returns what
-    a `GET` shows beside the settings. `list_urls` returns the fields with URLs that the guard of
-    targets must allow, and `takes` whether messages of a notification type are sent through it.
+    `shown_once` are returned when the provider is created. `describe` returns what a `GET` shows in
+    addition to the settings. `list_urls` returns the fields with URLs that the guard of targets
+    must allow, and `takes` whether messages of a notification type are sent through it.
     """
 
     name: str

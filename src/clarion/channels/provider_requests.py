@@ -6,17 +6,16 @@ Nothing that a provider answers is stored as it is: texts are cut, and control c
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
 from clarion.channels.http_clients import (
-    RESPONSE_LIMIT_BYTES,
     HttpAnswer,
     HttpClients,
     NoAnswer,
     NotConnected,
+    ProviderRequest,
 )
 from clarion.channels.model import Outcome
 from clarion.channels.networks import EVERY_NETWORK
@@ -33,18 +32,6 @@ HTTP_NETWORK = (
 )
 
 
-class ProviderRequest(NamedTuple):
-    """What is sent, and how long it may take."""
-
-    url: str
-    headers: Mapping[str, str]
-    body: bytes
-    timeout_s: float
-    ca_path: str | None = None
-    limit_bytes: int = RESPONSE_LIMIT_BYTES
-    empty_status: int = 0  # of answers without a body
-
-
 async def post(
     http: HttpClients, request: ProviderRequest, answers: AnswerTable, prefix: str = ""
 ) -> HttpAnswer | Outcome:
@@ -53,15 +40,7 @@ async def post(
     `prefix` marks a request that only prepares the message: `token no_answer`.
     """
     try:
-        return await http.post(
-            request.url,
-            headers=request.headers,
-            body=request.body,
-            timeout_s=request.timeout_s,
-            ca_path=request.ca_path,
-            limit_bytes=request.limit_bytes,
-            empty_status=request.empty_status,
-        )
+        return await http.post(request)
     except NotConnected as error:
         return answers.judge([prefix + NOT_CONNECTED], clean_text(str(error)))
     except NoAnswer as error:

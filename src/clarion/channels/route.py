@@ -1,4 +1,4 @@
-"""One provider at work: its sender, its slots, its circuit breaker, and how it fared lately."""
+"""One provider at work: its sender, its slots, its circuit breaker, and its recent results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState, find_worst
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
+from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
     ASKED_TO_WAIT,
     BUSY,
@@ -33,7 +34,6 @@ from clarion.channels.repeated_secrets import conceal
 from clarion.channels.sql import DAY_MS
 from clarion.channels.targets import sending_app
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.metrics import ChannelMetrics
 
 T = TypeVar("T", bound=Outcome | Verified)
 # How long an attempt waits for a slot. Beyond it, another provider is tried.
@@ -44,8 +44,8 @@ WAITING_LIMIT = 1_000
 
 
 @dataclass(slots=True)
-class Health:
-    """How a provider fared on this node, since it was opened."""
+class RouteHealth:
+    """The last results of a provider on this node, since it was opened."""
 
     succeeded_at: int | None = None
     failed_at: int | None = None
@@ -58,13 +58,13 @@ class Route:
     """Sends through one provider of an app."""
 
     provider: Provider
-    kind: Kind
+    kind: ProviderKind
     context: SenderContext
     providers: Providers
     metrics: ChannelMetrics
     # By circuit: most providers have one. The one opened last is last.
     breakers: dict[str, Breaker] = field(default_factory=dict)
-    health: Health = field(default_factory=Health)
+    health: RouteHealth = field(default_factory=RouteHealth)
     # By the id of a message: until when the provider asked not to be tried with it. A message to
     # several addresses is due when the first of them is. The one asked for last is last.
     waits: dict[str, int] = field(default_factory=dict)
@@ -218,7 +218,7 @@ async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T |
 
 
 async def verify(
-    provider: Provider, kind: Kind, context: SenderContext
+    provider: Provider, kind: ProviderKind, context: SenderContext
 ) -> Verified | Outcome | None:
     """Try the credentials of a provider without sending; None if its kind has no way to."""
     try_credentials = kind.verify
@@ -235,7 +235,7 @@ async def verify(
     return await _limit(provider, attempt)
 
 
-def configure(provider: Provider, kind: Kind) -> Configuration[Any, Any]:
+def configure(provider: Provider, kind: ProviderKind) -> Configuration[Any, Any]:
     """Return the provider's settings and secrets, decoded."""
     return Configuration(
         app_id=provider.app_id,

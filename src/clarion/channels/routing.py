@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from clarion.catalog.model import Channel
 from clarion.channels.breaker import BreakerState, find_worst
-from clarion.channels.kinds import Kind, find_address
+from clarion.channels.kinds import ProviderKind, find_address
+from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
     Address,
     Misconfigured,
@@ -26,7 +27,6 @@ from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
 from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.metrics import ChannelMetrics
 
 # Other nodes may change a provider; this one sees it when the bus brings the change, and after this
 # time at the latest.
@@ -87,7 +87,7 @@ class RoutedChannels:
         return same or fitting
 
 
-def _fits(kind: Kind, address: Address) -> bool:
+def _fits(kind: ProviderKind, address: Address) -> bool:
     return not kind.platforms or address.platform in kind.platforms
 
 
@@ -97,7 +97,7 @@ class Routing:
     def __init__(
         self,
         providers: Providers,
-        kinds: Mapping[str, Kind],
+        kinds: Mapping[str, ProviderKind],
         context: SenderContext,
         metrics: ChannelMetrics,
     ) -> None:

@@ -22,25 +22,25 @@ from aiosmtplib.errors import (
 
 from clarion.catalog.model import MANDATORY_CATEGORIES, Channel
 from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
-from clarion.channels.authorities import find_ca_faults
-from clarion.channels.kinds import Kind
+from clarion.channels.authorities import (
+    UnreadableAuthority,
+    find_ca_faults,
+    make_client_context,
+)
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.mail import Draft, make_mailbox, read_mailbox
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Verified
 from clarion.channels.port import SenderContext
-from clarion.channels.smtp_connections import Connections
+from clarion.channels.smtp_connections import SmtpConnections
 from clarion.channels.smtp_dialogue import (
     TAKEN,
-    Progress,
-    Refused,
+    NotSent,
+    SmtpProgress,
     greet,
     transfer,
     transfer_unless_stale,
 )
 from clarion.channels.targets import TargetRefused
-from clarion.channels.tls_contexts import (
-    UnreadableAuthority,
-    make_client_context,
-)
 from clarion.clock import to_datetime
 from clarion.errors import FieldFault
 
@@ -127,16 +127,16 @@ class SmtpSender:
         self._sender = read_mailbox(self._settings.sender)
         reply_to = self._settings.reply_to
         self._reply_to = None if reply_to is None else read_mailbox(reply_to)
-        self._connections = Connections(self._open, configuration.concurrency)
+        self._connections = SmtpConnections(self._open, configuration.concurrency)
         self._own_name = _name_self(context.public_url)
         self._tls: ssl.SSLContext | None = None
 
     async def send(self, message: OutgoingMessage) -> Outcome:
-        progress = Progress()
+        progress = SmtpProgress()
         try:
             async with asyncio.timeout(self._limit_s):
                 return _judge(progress, await self._send(message, progress))
-        except (Refused, SMTPException, OSError, TimeoutError) as error:
+        except (NotSent, SMTPException, OSError, TimeoutError) as error:
             return _judge_error(progress, error)
 
     async def verify(self) -> Verified | Outcome:
@@ -145,14 +145,14 @@ class SmtpSender:
             async with asyncio.timeout(self._limit_s):
                 async with self._connections.lend(is_new=True):
                     pass
-        except (Refused, SMTPException, OSError, TimeoutError) as error:
-            return _judge_error(Progress(), error)
+        except (NotSent, SMTPException, OSError, TimeoutError) as error:
+            return _judge_error(SmtpProgress(), error)
         return Verified(response="signed in" if self._settings.username else "connected")
 
     async def close(self) -> None:
         self._connections.close()
 
-    async def _send(self, message: OutgoingMessage, progress: Progress) -> SMTPResponse:
+    async def _send(self, message: OutgoingMessage, progress: SmtpProgress) -> SMTPResponse:
         draft = self._draft(message)
         async with self._connections.lend() as connection:
             response = await transfer_unless_stale(connection, draft, progress)
@@ -166,7 +166,7 @@ class SmtpSender:
         try:
             recipient = make_mailbox(user.name or "", message.address.value)
         except ValueError as error:
-            raise Refused("bad_address", "The user's address cannot be used in email.") from error
+            raise NotSent("bad_address", "The user's address cannot be used in email.") from error
         is_optional = message.user_can_disable and (
             notification.category not in MANDATORY_CATEGORIES
         )
@@ -213,10 +213,10 @@ class SmtpSender:
         try:
             address = await self._context.http.targets.resolve_host(host)
         except TargetRefused as error:
-            raise Refused("bad_settings", _PRIVATE) from error
+            raise NotSent("bad_settings", _PRIVATE) from error
         is_public = ipaddress.ip_address(address).is_global
         if self._settings.security == "none" and is_public:
-            raise Refused("bad_settings", _PLAIN)
+            raise NotSent("bad_settings", _PLAIN)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         connected = socket.socket(family, socket.SOCK_STREAM)
         connected.setblocking(False)  # noqa: FBT003
@@ -232,12 +232,12 @@ class SmtpSender:
             try:
                 self._tls = await asyncio.to_thread(make_client_context, self._settings.ca_path)
             except UnreadableAuthority as error:
-                raise Refused("bad_settings", str(error)) from error
+                raise NotSent("bad_settings", str(error)) from error
         return self._tls
 
 
-def _judge_error(progress: Progress, error: Exception) -> Outcome:
-    if isinstance(error, Refused):
+def _judge_error(progress: SmtpProgress, error: Exception) -> Outcome:
+    if isinstance(error, NotSent):
         return ANSWERS.judge([error.code], str(error))
     if isinstance(error, SMTPAuthenticationError):
         progress.step = "auth"
@@ -247,7 +247,7 @@ def _judge_error(progress: Progress, error: Exception) -> Outcome:
     return ANSWERS.judge([NO_ANSWER if progress.is_sent else NOT_CONNECTED], _explain(error))
 
 
-def _judge(progress: Progress, response: SMTPResponse) -> Outcome:
+def _judge(progress: SmtpProgress, response: SMTPResponse) -> Outcome:
     text = _clean(f"{response.code} {response.message}")
     is_positive = response.code < _FIRST_FAILURE
     if is_positive and (not progress.is_sent or response.code not in TAKEN):
@@ -256,7 +256,7 @@ def _judge(progress: Progress, response: SMTPResponse) -> Outcome:
     return ANSWERS.judge(list(_codes(progress, response)), text, response=text)
 
 
-def _codes(progress: Progress, response: SMTPResponse) -> Iterator[str]:
+def _codes(progress: SmtpProgress, response: SMTPResponse) -> Iterator[str]:
     """Yield the codes of an answer, the most specific first."""
     code = response.code
     if code < _PERMANENT:
@@ -322,7 +322,7 @@ def _mailbox_faults(settings: SmtpSettings) -> Iterator[FieldFault]:
             yield FieldFault(f"settings.{name}", _NO_MAILBOX)
 
 
-SMTP = Kind(
+SMTP = ProviderKind(
     name="smtp",
     bound_to=frozenset({"host", "port", "security", "username", "ca_path"}),
     channels=frozenset({Channel.EMAIL}),

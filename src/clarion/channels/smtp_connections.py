@@ -18,7 +18,7 @@ MESSAGES_LIMIT = 100
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class SmtpConnection:
     """A connection that is ready for a message."""
 
     client: SMTP
@@ -39,7 +39,7 @@ class Connection:
         self.client.close()
 
 
-class Connections:
+class SmtpConnections:
     """At most as many connections as attempts may be under way."""
 
     def __init__(
@@ -48,18 +48,18 @@ class Connections:
         self._idle_s = idle_s
         self._open = open_client
         self._slots = asyncio.Semaphore(limit)
-        self._idle: list[Connection] = []
+        self._idle: list[SmtpConnection] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     @contextlib.asynccontextmanager
-    async def lend(self, *, is_new: bool = False) -> AsyncIterator[Connection]:
+    async def lend(self, *, is_new: bool = False) -> AsyncIterator[SmtpConnection]:
         """Lend a connection for one message; with `is_new`, one that was not used before.
 
         It is kept for the next one, unless the message failed in the middle.
         """
         async with self._slots:
-            connection = (None if is_new else self._take()) or Connection(await self._open())
+            connection = (None if is_new else self._take()) or SmtpConnection(await self._open())
             connection.messages += 1
             try:
                 yield connection
@@ -75,12 +75,12 @@ class Connections:
             connection.close()
         self._idle.clear()
 
-    def _take(self) -> Connection | None:
+    def _take(self) -> SmtpConnection | None:
         self._close_idle()
         # The one used last: the others may become idle for long enough to be closed.
         return self._idle.pop() if self._idle else None
 
-    def _put(self, connection: Connection) -> None:
+    def _put(self, connection: SmtpConnection) -> None:
         is_worn = connection.messages >= MESSAGES_LIMIT or not connection.client.is_connected
         if not connection.is_clean or is_worn or self._is_closed:
             connection.close()

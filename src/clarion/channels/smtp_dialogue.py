@@ -10,7 +10,7 @@ from aiosmtplib import SMTPResponse
 from aiosmtplib.errors import SMTPServerDisconnected
 
 from clarion.channels.mail import Draft, build
-from clarion.channels.smtp_connections import Connection
+from clarion.channels.smtp_connections import SmtpConnection
 
 CLOSING = 421
 TAKEN, _READY = frozenset({250, 251, 252}), frozenset({354})
@@ -18,7 +18,7 @@ Step = Literal["connect", "auth", "MAIL", "RCPT", "DATA"]
 _Command = tuple[Step, frozenset[int], tuple[bytes, ...]]
 
 
-class Refused(Exception):
+class NotSent(Exception):
     """The message is not sent for a reason that has a row of its own in the table."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 
 @dataclass(slots=True)
-class Progress:
+class SmtpProgress:
     """How far an attempt has come."""
 
     step: Step = "connect"
@@ -53,19 +53,19 @@ async def greet(
 async def _start_tls(client: aiosmtplib.SMTP) -> None:
     # It must be offered: a third party may have removed it to read along.
     if not client.supports_extension("starttls"):
-        raise Refused("no_starttls", "The server offers no STARTTLS.")
+        raise NotSent("no_starttls", "The server offers no STARTTLS.")
     await client.starttls()
     await client.ehlo()
 
 
 async def _log_in(client: aiosmtplib.SMTP, username: str, password: str) -> None:
     if not client.supported_auth_methods:
-        raise Refused("no_auth", "The server offers neither PLAIN, LOGIN nor CRAM-MD5.")
+        raise NotSent("no_auth", "The server offers neither PLAIN, LOGIN nor CRAM-MD5.")
     await client.login(username, password)
 
 
 async def transfer_unless_stale(
-    connection: Connection, draft: Draft, progress: Progress
+    connection: SmtpConnection, draft: Draft, progress: SmtpProgress
 ) -> SMTPResponse | None:
     """Return the answer; None if the server had closed the connection after an earlier message."""
     response = None
@@ -79,7 +79,9 @@ async def transfer_unless_stale(
     return None if is_stale else response
 
 
-async def transfer(connection: Connection, draft: Draft, progress: Progress) -> SMTPResponse:
+async def transfer(
+    connection: SmtpConnection, draft: Draft, progress: SmtpProgress
+) -> SMTPResponse:
     """Send a message, and return the last answer: the server may refuse it at each step."""
     client = connection.client
     body, commands = _prepare(client, draft)
@@ -110,7 +112,7 @@ def _prepare(client: aiosmtplib.SMTP, draft: Draft) -> tuple[bytes, tuple[_Comma
     mailboxes = (draft.sender, draft.recipient, draft.reply_to)
     if not all(each.is_ascii for each in mailboxes if each):
         if not client.supports_extension("smtputf8"):
-            raise Refused("no_smtputf8", "The server takes only addresses in ASCII.")
+            raise NotSent("no_smtputf8", "The server takes only addresses in ASCII.")
         options += [b"BODY=8BITMIME", b"SMTPUTF8"]
     return body, (
         ("MAIL", TAKEN, (b"MAIL", f"FROM:<{draft.sender.address}>".encode(), *options)),

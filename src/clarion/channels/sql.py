@@ -9,13 +9,12 @@ import msgspec
 from clarion.access.port import Vault
 from clarion.catalog.model import Channel
 from clarion.channels.model import Provider, secrets_context
+from clarion.channels.tables import PROVIDERS
 from clarion.events.sql.claims import CLAIM_LIMIT
 from clarion.store.engine import Engine
-from clarion.store.records import Record
 from clarion.store.statement import Row, Unit, statement
 
 DAY_MS = 24 * 3600 * 1000
-PROVIDERS = Record(Provider, codecs={"secrets": (None, None)})
 _KEY = "app_id = :app_id AND channel = :channel AND name = :name"
 _SELECT = f"SELECT {PROVIDERS.columns} FROM providers"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from clarion.catalog.model import Channel
-from clarion.channels.kinds import NO_ANSWERS, Kind
+from clarion.channels.kinds import NO_ANSWERS, ProviderKind
 from clarion.channels.model import Delivered, Gone, Outcome, OutgoingMessage, Rejected, Retry
 
 SLOW_S = 5.0
@@ -47,7 +47,7 @@ def _deliver_after(attempt: int, times: int) -> Outcome:
     return Delivered(response=f"stub: accepted at attempt {attempt}")
 
 
-STUB = Kind(
+STUB = ProviderKind(
     name="stub",
     channels=frozenset({Channel.STUB}),
     open=lambda _configuration, _context: StubSender(),

@@ -81,11 +81,8 @@ class Location(NamedTuple):
     port: int
 
 
-class Target(NamedTuple):
-    """Where a URL leads: the connection goes to `address`, with the name for TLS and the host.
-
-    The address is empty if the HTTP client resolves the name itself.
-    """
+class HttpTarget(NamedTuple):
+    """Where a URL leads: the connection goes to `address`, with the name for TLS and the host."""
 
     scheme: str
     host: str
@@ -137,17 +134,20 @@ class Targets:
     def check_url(self, url: str) -> str:
         """Return the URL; `ValueError` with the reason if it can never be called.
 
-        For URLs that are put: it resolves no name.
+        For URLs that are stored: no name is resolved.
         """
         return check_url(url, self.allowed)
 
-    async def resolve(self, url: str) -> tuple[Target, ...]:
+    async def resolve(self, url: str) -> tuple[HttpTarget, ...]:
         """Return where a URL leads, one target for each address, the best first.
 
         `TargetRefused` if Clarion must not call it: because of its form, or because one of its
         addresses is private. `OSError` or `TimeoutError` if its name cannot be resolved.
         """
-        location = _split_or_refuse(_split_untrusted, url)
+        try:
+            location = _split_untrusted(url)
+        except ValueError as error:
+            raise TargetRefused(f"The URL {error}.") from error
         literal = _read_literal(location.host)
         addresses = (literal,) if literal else await self._look_up(location.host)
         self.check(*addresses)
@@ -209,11 +209,6 @@ class Targets:
             del self._lookups[next(iter(self._lookups))]
 
 
-def trust(url: str) -> Target:
-    """Return the target of a URL that only the operator can set: its address is not checked."""
-    return Target(*_split_or_refuse(split, url), "")
-
-
 def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
     """Return the URL; `ValueError` with the reason if it can never be called.
 
@@ -259,7 +254,7 @@ def _read_origin(origin: str, authority: str) -> Location:
         parsed = Url(origin)
     except ValueError as error:
         raise ValueError("must have a valid host and port") from error
-    return Location(parsed.scheme, _read_host(parsed, authority), _read_port(parsed))
+    return Location(parsed.scheme, _read_host(parsed, authority), parsed.port_or_known_default or 0)
 
 
 def _read_host(parsed: Url, authority: str) -> str:
@@ -270,10 +265,6 @@ def _read_host(parsed: Url, authority: str) -> str:
     if not host.startswith("[") and not _NAME.fullmatch(host):
         raise ValueError("must have a host like hooks.example.com, or an IP address")
     return host
-
-
-def _read_port(parsed: Url) -> int:
-    return parsed.port_or_known_default or 0
 
 
 def _split_untrusted(url: str) -> Location:
@@ -287,13 +278,6 @@ def _split_untrusted(url: str) -> Location:
     return location
 
 
-def _split_or_refuse(by: Callable[[str], Location], url: str) -> Location:
-    try:
-        return by(url)
-    except ValueError as error:
-        raise TargetRefused(f"The URL {error}.") from error
-
-
 @lru_cache(_NAMES_LIMIT)
 def _read_address(text: str) -> IpAddress:
     return ipaddress.ip_address(text.partition("%")[0])
@@ -305,8 +289,8 @@ def _has_refused(addresses: tuple[str, ...], allowed: tuple[Network, ...]) -> bo
 
 
 @lru_cache(_NAMES_LIMIT)
-def _make_targets(location: Location, addresses: tuple[str, ...]) -> tuple[Target, ...]:
-    return tuple(Target(*location, each) for each in addresses)
+def _make_targets(location: Location, addresses: tuple[str, ...]) -> tuple[HttpTarget, ...]:
+    return tuple(HttpTarget(*location, each) for each in addresses)
 
 
 @lru_cache(_NAMES_LIMIT)

@@ -15,19 +15,12 @@ import msgspec
 
 from clarion.catalog.model import Channel
 from clarion.catalog.model.sms_segments import SEGMENTS_LIMIT, SmsSegments, count_segments
-from clarion.channels.answers import (
-    NETWORK,
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
-from clarion.channels.http_clients import HttpAnswer
-from clarion.channels.kinds import Kind
+from clarion.channels.answers import NETWORK, Action, Answer, AnswerTable
+from clarion.channels.http_clients import HttpAnswer, ProviderRequest
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Rejected, Verified
 from clarion.channels.port import SenderContext
-from clarion.channels.provider_requests import ProviderRequest, post
+from clarion.channels.provider_requests import post
 from clarion.channels.targets import split
 from clarion.errors import FieldFault
 
@@ -127,9 +120,6 @@ class _Reply(msgspec.Struct):
     error_message: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Reply).decode
-
-
 class TwilioSender:
     """The `Sender` port."""
 
@@ -191,16 +181,13 @@ class TwilioSender:
         return urlencode(form, errors="replace").encode()
 
     def _read(self, answer: HttpAnswer, segments: SmsSegments) -> Outcome:
-        try:
-            reply = _decode(answer.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            reply = _Reply()
+        reply = answer.read_json(_Reply)
         if answer.status < _ACCEPTED_BELOW and reply.error_code is None:
             return self._accept(reply.sid, segments)
         code = reply.error_code if reply.code is None else reply.code
-        status = codes_of_status(answer.status)
+        status = answer.codes
         codes = status if code is None else (str(code), *status)
-        after = read_retry_after(answer.header("retry-after"), self._context.clock.now())
+        after = answer.read_retry_after(self._context.clock.now())
         said = reply.message or reply.error_message or f"HTTP status {answer.status}"
         return ANSWERS.judge(codes, clean(said), retry_after=after)
 
@@ -280,7 +267,7 @@ def _is_private(host: str) -> bool:
         return host == "localhost"
 
 
-TWILIO = Kind(
+TWILIO = ProviderKind(
     name="twilio",
     bound_to=frozenset({"account_sid", "base_url"}),
     channels=frozenset({Channel.SMS}),

@@ -14,18 +14,9 @@ import jwt
 import msgspec
 
 from clarion.catalog.model import Channel, Priority
-from clarion.channels.answers import (
-    NETWORK,
-    NO_ANSWER,
-    NOT_CONNECTED,
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
-from clarion.channels.http_clients import HttpAnswer, NoAnswer, NotConnected
-from clarion.channels.kinds import Kind
+from clarion.channels.answers import NETWORK, NO_ANSWER, NOT_CONNECTED, Action, Answer, AnswerTable
+from clarion.channels.http_clients import HttpAnswer, NoAnswer, NotConnected, ProviderRequest
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Address, Configuration, Outcome, OutgoingMessage
 from clarion.channels.port import SenderContext
 from clarion.channels.targets import TargetRefused
@@ -81,7 +72,7 @@ ANSWERS = AnswerTable(
 
 
 class WebPushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whom a push service may write to, if messages cause trouble."""
+    """The contact for push services, should messages cause trouble."""
 
     subject: str
 
@@ -112,9 +103,8 @@ class WebPushSender:
         headers["authorization"] = self._tokens.get(to.endpoint, now)
         body = encrypt(make_payload(message), to)
         try:
-            answer = await self._context.http.post(
-                to.endpoint, headers=headers, body=body, timeout_s=self._timeout_s
-            )
+            request = ProviderRequest(to.endpoint, headers, body, self._timeout_s)
+            answer = await self._context.http.post(request)
         except TargetRefused as error:
             return ANSWERS.judge(["target_refused"], error.detail)
         except NotConnected as error:
@@ -212,9 +202,9 @@ def _size_of(text: str) -> int:
 def _judge(answer: HttpAnswer, endpoint: str, now: int) -> Outcome:
     text = clean(answer.body.decode(errors="replace").replace(endpoint, "…"))
     return ANSWERS.judge(
-        codes_of_status(answer.status),
+        answer.codes,
         f"The push service answered {answer.status}" + (f": {text}" if text else "."),
-        retry_after=read_retry_after(answer.header("retry-after"), now),
+        retry_after=answer.read_retry_after(now),
         response=str(answer.status),
     )
 
@@ -254,7 +244,7 @@ def _find_origin(address: Address) -> str:
         return ""
 
 
-WEB_PUSH = Kind(
+WEB_PUSH = ProviderKind(
     name="webpush",
     channels=frozenset({Channel.PUSH}),
     open=WebPushSender,

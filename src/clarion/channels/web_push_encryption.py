@@ -40,7 +40,7 @@ class _Subscription(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Subscription).decode
 
 
-class Subscription(NamedTuple):
+class BrowserSubscription(NamedTuple):
     """Where a browser is reached, and what its messages are encrypted with."""
 
     endpoint: str
@@ -48,7 +48,7 @@ class Subscription(NamedTuple):
     auth: bytes
 
 
-def read_subscription(value: str) -> Subscription:
+def read_subscription(value: str) -> BrowserSubscription:
     """Return the subscription of a browser from its JSON; `ValueError` if it is not valid."""
     if len(value) > SUBSCRIPTION_LIMIT:
         raise ValueError(f"must have at most {SUBSCRIPTION_LIMIT:,} characters")
@@ -68,13 +68,7 @@ def read_subscription(value: str) -> Subscription:
         raise ValueError(f"keys.auth {error}") from error
     if len(auth) != AUTH_BYTES:
         raise ValueError(f"keys.auth must be {AUTH_BYTES} bytes in base64url")
-    return Subscription(given.endpoint, key, auth)
-
-
-def check_subscription(value: str) -> str:
-    """Return the subscription of a browser if it is valid; `ValueError` says what is wrong."""
-    read_subscription(value)
-    return value
+    return BrowserSubscription(given.endpoint, key, auth)
 
 
 def _check_endpoint(endpoint: str) -> None:
@@ -96,7 +90,7 @@ def _check_endpoint(endpoint: str) -> None:
 
 def encrypt(
     plain: bytes,
-    subscription: Subscription,
+    subscription: BrowserSubscription,
     *,
     key: ec.EllipticCurvePrivateKey | None = None,
     salt: bytes | None = None,

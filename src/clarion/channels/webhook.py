@@ -16,19 +16,13 @@ from functools import partial
 import msgspec
 
 from clarion.catalog.model import Channel
-from clarion.channels.answers import (
-    Action,
-    Answer,
-    AnswerTable,
-    codes_of_status,
-    read_retry_after,
-)
-from clarion.channels.http_clients import HttpAnswer
-from clarion.channels.kinds import Kind
+from clarion.channels.answers import Action, Answer, AnswerTable
+from clarion.channels.http_clients import HttpAnswer, ProviderRequest
+from clarion.channels.kinds import ProviderKind
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage
 from clarion.channels.networks import EVERY_NETWORK
 from clarion.channels.port import SenderContext
-from clarion.channels.provider_requests import HTTP_NETWORK, ProviderRequest, post
+from clarion.channels.provider_requests import HTTP_NETWORK, post
 from clarion.channels.targets import check_url
 from clarion.clock import to_rfc3339
 from clarion.errors import FieldFault
@@ -99,10 +93,8 @@ class WebhookSender:
         if not isinstance(answer, HttpAnswer):
             return answer
         status = f"HTTP {answer.status}"
-        after = read_retry_after(answer.header("retry-after"), now)
-        return ANSWERS.judge(
-            codes_of_status(answer.status), status, retry_after=after, response=status
-        )
+        after = answer.read_retry_after(now)
+        return ANSWERS.judge(answer.codes, status, retry_after=after, response=status)
 
     async def close(self) -> None:
         """The connections are those of all senders."""
@@ -191,7 +183,7 @@ def _rotate(old: dict[str, str], given: dict[str, str], now: int) -> dict[str, s
     return old | previous | given
 
 
-WEBHOOK = Kind(
+WEBHOOK = ProviderKind(
     name="webhook",
     channels=frozenset({Channel.WEBHOOK}),
     open=WebhookSender,

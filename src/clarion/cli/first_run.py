@@ -10,7 +10,7 @@ import msgspec
 from clarion.errors import StartError
 from clarion.http.strangers import is_loopback
 from clarion.settings import Settings
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 
 # A server that listens on all addresses is called at the loopback address.
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - looked up, not listened on
@@ -100,5 +100,5 @@ def admin_url_of(settings: Settings) -> str:
     return urls.api if is_local or urls.tls is None else urls.tls
 
 
-def _reachable(address: Address) -> Address:
+def _reachable(address: ListenAddress) -> ListenAddress:
     return dataclasses.replace(address, host=_LOOPBACK.get(address.host, address.host))

@@ -21,13 +21,13 @@ from clarion.errors import (
     TooManyRequests,
 )
 from clarion.events.leases import LEASE_MS, Leases
+from clarion.events.metrics import PipelineMetrics
 from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.port import Outcomes, Queue
 from clarion.events.tracing import JobTraces
 from clarion.history.model import DeliveryStatus
 from clarion.push.port import Dispatch
 from clarion.telemetry.logs import event_id, get_logger
-from clarion.telemetry.metrics import PipelineMetrics
 
 TRIES = 5
 _ARRIVED = frozenset({DeliveryStatus.SENT, DeliveryStatus.DELIVERED})

@@ -23,6 +23,7 @@ from clarion.events.handover import Handover
 from clarion.events.intake import Intake
 from clarion.events.leases import LEASE_MS, RENEW_EVERY_S, RENEWED_MS, Leases
 from clarion.events.lost_claims import LostClaims
+from clarion.events.metrics import PipelineMetrics
 from clarion.events.model import AUDIENCES, DECISIONS, NEVER, POOLS, Job, JobKind, JobOutcome
 from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import Decide, JobHandler, PipelinePorts
@@ -34,7 +35,6 @@ from clarion.events.turns import Turns
 from clarion.events.waiting import WaitingReader
 from clarion.events.worker import Pool, Worker
 from clarion.fields import REFUSED_SCHEMES
-from clarion.telemetry.metrics import PipelineMetrics
 
 # Turns that an app may have at once: while one commits its batch, another decides the next.
 TURNS_PER_APP = 2

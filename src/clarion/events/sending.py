@@ -37,7 +37,7 @@ from clarion.events.schedules import add_jitter, find_wait_s, find_wait_untried_
 from clarion.events.waiting import WaitingNotification
 from clarion.history.model import Attempt, Delivery, DeliveryStatus, ReasonCode
 from clarion.push.model import GATEWAY, Device, InvalidationReason
-from clarion.telemetry.traces import Kind, current, entered
+from clarion.telemetry.traces import StepKind, current, entered
 
 # Shorter than the lease: an outcome that comes after it would be refused.
 LONGEST_ATTEMPT_S = 40.0
@@ -195,7 +195,7 @@ class Sending:
         if span is None:
             return Result(progress, await sending)
         about = {"clarion.channel": channel.value, "clarion.attempt": message.attempt}
-        with entered(span.start("send", Kind.CLIENT, about)) as step:
+        with entered(span.start("send", StepKind.CLIENT, about)) as step:
             result = Result(progress, await sending)
             provider, outcome = result.tries[-1]
             step.set({"clarion.provider": provider, "clarion.outcome": _name(outcome)})

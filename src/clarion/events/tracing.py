@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from clarion.events.model import DeadLetter, Event, Job, JobKind, JobOutcome
 from clarion.events.port import AcceptedHandler, Decide, Events, JobHandler, Undecided
 from clarion.pacing import read_in_chunks
-from clarion.telemetry.traces import Attribute, Attributes, Kind, Tracer, entered, stored
+from clarion.telemetry.traces import Attribute, Attributes, StepKind, Tracer, entered, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class JobTraces:
         parent = stored.get().get(job.event_id)
         if parent is None:
             return await work
-        span = self.tracer.start(job.kind.value, parent, Kind.CONSUMER, _describe_job(job))
+        span = self.tracer.start(job.kind.value, parent, StepKind.CONSUMER, _describe_job(job))
         with entered(span):
             outcome = await work
             span.set(describe(outcome))
@@ -71,7 +71,7 @@ class TracedExpander:
                 await self.inner.handle((job,))
                 continue
             with entered(
-                self.tracer.start(job.kind.value, parent, Kind.CONSUMER, _describe_job(job))
+                self.tracer.start(job.kind.value, parent, StepKind.CONSUMER, _describe_job(job))
             ):
                 await self.inner.handle((job,))
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import parse_qs
 
 from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
-from clarion.errors import BodyTooLarge, ClarionError, MalformedBody, NotJson
+from clarion.errors import BodyTooLarge, MalformedBody, NotJson
 from clarion.http.budgets import Receiving
 
 Scope = MutableMapping[str, Any]
@@ -100,7 +100,7 @@ class Request:
 
     @property
     def who(self) -> str:
-        """Whom the request is counted against: the key, the user, or else the address."""
+        """What the request is counted against: the key, the user, or else the address."""
         return identity_of(self.caller) if self.caller else str(self.scope["client"][0])
 
     def header(self, name: bytes) -> str | None:
@@ -210,8 +210,7 @@ class Parameter(NamedTuple):
 class Operation:
     """What OpenAPI says of a route; `body` and `response` are types that msgspec knows.
 
-    `errors` are those that do not follow from what the route takes. With `has_tag` it sends an
-    ETag, and answers 304 to who has the response already.
+    With `has_tag` it sends an ETag, and answers 304 to a client that has the response already.
     """
 
     summary: str
@@ -224,7 +223,6 @@ class Operation:
     response_description: str
     media_type: str = "application/json"
     has_tag: bool = False
-    errors: tuple[type[ClarionError], ...] = ()
 
 
 class FastRoute(NamedTuple):

@@ -16,11 +16,11 @@ _CALLERS = 4
 BODY_S = 30.0
 
 
-class Budget:
+class MemoryBudget:
     """Bytes held in memory, of all callers and of each."""
 
     def __init__(self, largest_bytes: int = 0) -> None:
-        """Have room for one piece of the largest size for each of four callers, or for more."""
+        """Reserve one maximum-size body for each of four callers, or more."""
         self._total = max(TOTAL_BYTES, _CALLERS * largest_bytes)
         self._share = self._total // _CALLERS
         self._held: dict[str, int] = {}
@@ -74,7 +74,7 @@ class Receiving:
     """
 
     def __init__(self, largest_bytes: int = 0, limit_s: float = BODY_S) -> None:
-        self.budget = Budget(largest_bytes)
+        self.budget = MemoryBudget(largest_bytes)
         self._limit_s = limit_s
         # In the order in which they began.
         self._since: dict[asyncio.Task[Any], float] = {}

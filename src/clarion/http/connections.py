@@ -52,8 +52,8 @@ _CROWDED_PASS_S = 0.02
 _FEW_CONNECTIONS = 1_000
 # Where `struct tcp_info` of Linux has the number of bytes received.
 _BYTES_RECEIVED = struct.Struct("=128xQ")
-# While the server stops: a client that was notified has read it by then, and one that reads nothing
-# must not hold up the stop.
+# While the server stops: by then a client has read the notice, and one that reads nothing must not
+# hold up the stop.
 _STOPPING_S = 2.0
 # When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
 # does not look at the connections it has while it fails to accept more. The reserve is larger than
@@ -106,7 +106,7 @@ class _Accepted:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Connections:
+class HttpConnections:
     """The connections to the HTTP listeners of this process."""
 
     ports: Collection[int]
@@ -149,7 +149,7 @@ class Connections:
         requests.idle_s = 0.0
 
     async def run(self) -> None:
-        """Close what is beyond the limits, again and again."""
+        """Close connections beyond the limits, until cancelled."""
         checked_at = time.monotonic()
         while True:
             before = time.monotonic()
@@ -360,11 +360,11 @@ class Connections:
             get_logger().warning(event, **about)
 
 
-def watch(settings: Settings) -> Connections:
+def watch(settings: Settings) -> HttpConnections:
     """Return the connections of a server with these settings; its loop is `run`."""
     ports = {each.port for each in (settings.listen, settings.tls_listen) if each}
     limit = descriptors.get_limit()
-    return Connections(
+    return HttpConnections(
         ports=ports,
         limit=descriptors.share(limit).http // len(ports),
         address_limit=settings.address_connections,

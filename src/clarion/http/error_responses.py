@@ -82,7 +82,7 @@ class ErrorResponses:
         path: str,
         method: str,
         operation: dict[str, Any],
-        declared: Sequence[type[ClarionError]],
+        declared: Sequence[type[ClarionError]] = (),
     ) -> None:
         """Add to an operation the errors that it can answer."""
         errors = (*_list_expected(path, method, operation), *declared)

@@ -45,14 +45,13 @@ from clarion.http.asgi import (
     index_headers,
     stream,
 )
-from clarion.http.budgets import Budget, Running
+from clarion.http.budgets import MemoryBudget, Running
 from clarion.http.connections import Requests, watch
 from clarion.http.cors import Cors, is_from_another_origin
-from clarion.http.methods import Methods
-from clarion.http.path_templates import PathTemplates
+from clarion.http.paths import Methods, PathTemplates
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
-from clarion.http.sending import Sender
+from clarion.http.sending import ResponseSender
 from clarion.http.strangers import Peers, check_head, is_direct, leads_elsewhere
 from clarion.nodes.port import Limits
 from clarion.settings import Settings
@@ -126,7 +125,7 @@ class Front:
         has_certificate = settings.tls_certificate is not None
         self._safety = {"http": (_SAFETY,), "https": (_SAFETY, *[HSTS] * has_certificate)}
         self.connections = watch(settings)
-        self.sending = Budget()
+        self.sending = MemoryBudget()
         self._running = Running()
 
     def _index(self, framework_routes: Sequence[Any]) -> None:
@@ -205,7 +204,7 @@ class Front:
             headers,
         )
         logs.request.set(Handled(request_id, headers))
-        sender = Sender(request, send, extra, self.sending)
+        sender = ResponseSender(request, send, extra, self.sending)
         try:
             self._check(request)
             if scope["path"].startswith("/v1/"):
@@ -262,9 +261,9 @@ class Front:
                 return readers == "public"
 
     async def _answer_caller(
-        self, request: Request, sender: Sender, extra: Headers
+        self, request: Request, sender: ResponseSender, extra: Headers
     ) -> Streamed | None:
-        """Answer a request of a caller, of which a limited number may run at a time."""
+        """Answer a request of a caller; a limited number of each may run at a time."""
         is_foreign = is_from_another_origin(request)
         if is_foreign:
             self._cors.open(extra)
@@ -291,7 +290,7 @@ class Front:
                 raise NotFound from None
             raise
 
-    async def _answer(self, request: Request, sender: Sender) -> Streamed | None:
+    async def _answer(self, request: Request, sender: ResponseSender) -> Streamed | None:
         """Answer a request, unless its response is a stream; that is returned."""
         endpoint = self._find(request.scope)
         if endpoint is None and self._framework is None:
@@ -312,7 +311,7 @@ class Front:
         return None
 
     async def _send_stream(
-        self, request: Request, sender: Sender, parts: Streamed, started: float
+        self, request: Request, sender: ResponseSender, parts: Streamed, started: float
     ) -> None:
         # Streams have limits of their own.
         sender.is_stream = True
@@ -323,7 +322,7 @@ class Front:
             await self._stream_to_administrator(sender, request, parts, request.credential)
 
     async def _stream_to_administrator(
-        self, sender: Sender, request: Request, parts: Streamed, credential: AdminCredential
+        self, sender: ResponseSender, request: Request, parts: Streamed, credential: AdminCredential
     ) -> None:
         """Send a stream until it ends, at the latest with the session."""
         async with asyncio.TaskGroup() as tasks:
@@ -333,7 +332,7 @@ class Front:
             watching.add_done_callback(lambda _: sending.cancel())
 
     def _conclude(
-        self, request: Request, requests: Requests, sender: Sender, started: float
+        self, request: Request, requests: Requests, sender: ResponseSender, started: float
     ) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
         if sender.is_stalled:
@@ -391,7 +390,7 @@ class Front:
         given = headers.get(b"x-request-id")
         return given.decode() if given and _REQUEST_ID.fullmatch(given) else self._clock.new_id()
 
-    async def _serve_framework(self, request: Request, sender: Sender) -> None:
+    async def _serve_framework(self, request: Request, sender: ResponseSender) -> None:
         # The header may be wrong: the body is capped when it is read.
         if (request.announced_length or 0) > self._body_limit:
             raise BodyTooLarge
@@ -447,7 +446,7 @@ class Front:
 
 
 async def _send_problem(
-    sender: Sender, error: ClarionError, request_id: str, cause: BaseException | None = None
+    sender: ResponseSender, error: ClarionError, request_id: str, cause: BaseException | None = None
 ) -> None:
     if sender.is_begun:  # all that is left is to abort the response
         raise error from cause

@@ -19,7 +19,7 @@ from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
 
 from clarion.errors import StartError
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.system.descriptors import FEW_WAITING
 
 CONNECTIONS = 20_000
@@ -29,13 +29,13 @@ _BACKLOG = 1_024
 _STREAMS = 1_000
 # Requests that may run at a time, not counting live streams. Each takes about 7 KiB.
 _RUNNING = 3_000
-# So many are started in the order in which they arrive; if there are more, connections take turns,
-# which costs a tenth of a short request. So many wait then. Of those that arrive together some are
-# started each time the loop comes round: a step of a thousand takes 100 ms.
+# Up to 600 start in arrival order. With more, connections take turns, which costs a tenth of a
+# short request, and up to 5,000 wait. Of those that arrive together, 50 start in each round of the
+# loop: a step of a thousand takes 100 ms.
 _AT_ONCE = 600
 _STARTED_TOGETHER = 50
 _WAITING = 5_000
-# When so many wait, a connection that has only a few of them may add some more.
+# When the queue is full, a connection that has only a few requests in it may add some more.
 _FEW_ARRIVED = 10
 # Connections without room that are passed over to find one that has some.
 _LOOK_AHEAD = 50
@@ -63,7 +63,7 @@ class HttpListener:
     def __init__(
         self,
         app: Any,
-        address: Address,
+        address: ListenAddress,
         *,
         max_header_bytes: int,
         connections: int = CONNECTIONS,
@@ -141,8 +141,8 @@ class _Scheduler(CallbackScheduler):
     Granian has no limit of its own. A client that makes the server reset its streams can start more
     requests than the limit of streams, and the loop must answer those that were reset too. So when
     many requests run, the others wait in a queue for each connection, from which they are started
-    in turn: whoever sends a few is not behind whoever sends thousands. Beyond a limit they are
-    refused.
+    in turn: a client that sends a few is not behind one that sends thousands. Beyond a limit they
+    are refused.
     """
 
     count_streams: Callable[[], int]  # live streams do not count
@@ -153,11 +153,11 @@ class _Scheduler(CallbackScheduler):
         self._app = app
         # Each with the first part of its body, if that is on its way.
         self._arrived: deque[tuple[Any, Any]] = deque()
-        # Of the thread of the listener: once so many have arrived, how many of each connection.
+        # Of the thread of the listener: the requests of each connection, once the queue is full.
         self._arrived_of: Counter[Any] | None = None
         # Of the event loop alone.
         self._running = 0
-        self._waiting = Turns()
+        self._waiting = ConnectionTurns()
         self._of_connection: defaultdict[Any, int] = defaultdict(int)
         self._is_draining = False
         self._schedule_fn = self._schedule
@@ -266,7 +266,7 @@ class _Begun:
         return self._receive() if first is None else first
 
 
-class Turns:
+class ConnectionTurns:
     """Requests that wait, by connection. Those of a connection keep their order."""
 
     def __init__(self) -> None:
@@ -328,7 +328,7 @@ async def _serve(
     await stopped
 
 
-def check_free(addresses: Iterable[tuple[str, Address]]) -> None:
+def check_free(addresses: Iterable[tuple[str, ListenAddress]]) -> None:
     """Raise a `StartError` that names every address that cannot be listened on."""
     faults = [fault for flag, address in addresses if (fault := _try_bind(flag, address))]
     if faults:
@@ -336,7 +336,7 @@ def check_free(addresses: Iterable[tuple[str, Address]]) -> None:
 
 
 @contextlib.contextmanager
-def reserve(addresses: Iterable[tuple[str, Address]]) -> Iterator[None]:
+def reserve(addresses: Iterable[tuple[str, ListenAddress]]) -> Iterator[None]:
     """Keep addresses for listeners of other processes of this account.
 
     They listen with SO_REUSEPORT, and connections are spread over those that do. A socket that is
@@ -359,13 +359,13 @@ def reserve(addresses: Iterable[tuple[str, Address]]) -> Iterator[None]:
         yield
 
 
-def resolve(address: Address) -> list[tuple[int, Any]]:
+def resolve(address: ListenAddress) -> list[tuple[int, Any]]:
     """Return the family and the socket address of everything that an address stands for."""
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((each[0], each[4]) for each in found))
 
 
-def _try_bind(flag: str, address: Address) -> str | None:
+def _try_bind(flag: str, address: ListenAddress) -> str | None:
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
         with socket.socket(found[0], socket.SOCK_STREAM) as probe:
@@ -376,7 +376,7 @@ def _try_bind(flag: str, address: Address) -> str | None:
     return None
 
 
-def _explain(address: Address, error: OSError) -> str:
+def _explain(address: ListenAddress, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {address.port} is in use. Stop the program that uses it, or choose another port."

@@ -145,7 +145,7 @@ def describe(
         if route.operation:
             operation = _describe_fast(route.operation, schemas)
             document["paths"].setdefault(route.path, {})[route.method.lower()] = operation
-            errors.add(route.path, route.method.lower(), operation, route.operation.errors)
+            errors.add(route.path, route.method.lower(), operation)
     document["tags"] = [tag._asdict() for tag in tags]
     document["paths"] = _sort_paths(document["paths"], [tag.name for tag in tags])
     errors.want_schema(schemas)

@@ -54,7 +54,7 @@ def build(
     known: dict[BaseRouteHandler, frozenset[str]] = {}
     framework = Litestar(
         route_handlers=[_give_parts(handler, provided) for handler in handlers],
-        exception_handlers={Exception: partial(_answer_error, _methods_of(fast_routes))},
+        exception_handlers={Exception: partial(answer_error, _methods_of(fast_routes))},
         before_request=partial(_check_query, known),
         openapi_config=openapi.configure(),
         plugins=openapi.PLUGINS,
@@ -117,18 +117,13 @@ def _methods_of(fast_routes: Sequence[FastRoute]) -> dict[str, set[str]]:
     return methods
 
 
-def _answer_error(
+def answer_error(
     methods: Mapping[str, set[str]], request: Request[Any, Any, Any], error: Exception
 ) -> Response[problems.Problem]:
     """Answer any error as a problem; a method that is not allowed with those that are."""
     if isinstance(error, MethodNotAllowedException):
         allowed = (error.headers or {}).get("allow", "").split(", ")
         error = MethodNotAllowed({*allowed, *methods.get(request.scope["path"], ())})
-    return answer_error(request, error)
-
-
-def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[problems.Problem]:
-    """Answer any error as a problem."""
     request_id: str = request.scope.get("clarion.request_id", "")  # type: ignore[assignment]
     ours = translate(error)
     note_error(request, ours)

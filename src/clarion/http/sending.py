@@ -12,7 +12,7 @@ from typing import Any
 
 from clarion.errors import Overloaded
 from clarion.http.asgi import Headers, Message, Request, Response, Send
-from clarion.http.budgets import Budget
+from clarion.http.budgets import MemoryBudget
 
 # The size of an HTTP/2 frame. What is no larger is sent at once.
 PART_BYTES = 16_384
@@ -24,7 +24,7 @@ STALLED_S = 30.0
 RATE_BYTES = 32_768
 
 
-class Sender:
+class ResponseSender:
     """Sends a response with the headers that every response has, and records its status."""
 
     is_stream = False  # its start is sent at once, and its parts as they come
@@ -35,7 +35,7 @@ class Sender:
     stalled_s = STALLED_S
     _start: Message
 
-    def __init__(self, request: Request, send: Send, extra: Headers, budget: Budget) -> None:
+    def __init__(self, request: Request, send: Send, extra: Headers, budget: MemoryBudget) -> None:
         self._request = request
         self._send = send
         self._extra = extra

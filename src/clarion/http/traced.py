@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clarion.http.asgi import Message, Receive, Scope, Send, index_headers
 from clarion.http.front import METHODS, Front
-from clarion.telemetry.traces import Attribute, Kind, Span, Tracer, entered, read_context
+from clarion.telemetry.traces import Attribute, Span, StepKind, Tracer, entered, read_context
 
 _FIRST_FAULT = 500
 _STREAM = b"text/event-stream"
@@ -26,7 +26,7 @@ class TracedFront:
         # Any other is a name that a client has chosen.
         method = scope["method"] if scope["method"] in METHODS else "_OTHER"
         about = {"http.request.method": method, "url.scheme": scope["scheme"]}
-        span = self._tracer.start(method, parent, Kind.SERVER, about)
+        span = self._tracer.start(method, parent, StepKind.SERVER, about)
         sender = _Observed(self._front, scope, send, method, span)
         with entered(span):
             await self._front(scope, receive, sender)

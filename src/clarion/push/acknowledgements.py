@@ -11,12 +11,12 @@ from clarion.errors import ServiceError
 from clarion.pacing import Pace, cut
 from clarion.push.connections import Connection, TopicCursor
 from clarion.push.messages import Messages
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import Message, MessageStatus
 from clarion.push.sql.topics import Broadcasts
 from clarion.sockets.tasks import BackgroundTasks
 from clarion.telemetry.logs import get_logger
-from clarion.telemetry.metrics import GatewayMetrics
-from clarion.telemetry.traces import OFF, Attribute, Kind, Tracer
+from clarion.telemetry.traces import OFF, Attribute, StepKind, Tracer
 
 RETRY_S = 1.0
 # The pause after each commit, so that acknowledgements that arrive one by one share the next one.
@@ -130,7 +130,9 @@ class Acknowledgements:
         }
         if message.notification_id is not None:
             about["clarion.notification.id"] = message.notification_id
-        span = self._tracer.start("acknowledge", message.trace, Kind.CONSUMER, about, age_ms=age_ms)
+        span = self._tracer.start(
+            "acknowledge", message.trace, StepKind.CONSUMER, about, age_ms=age_ms
+        )
         span.end()
 
 

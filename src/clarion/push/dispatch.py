@@ -18,6 +18,7 @@ from clarion.push.connections import Connection, Connections, offer, read_store
 from clarion.push.device_circuits import DeviceCircuits
 from clarion.push.forwarding import Forwarding
 from clarion.push.messages import Messages
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import (
     Device,
     Message,
@@ -30,7 +31,6 @@ from clarion.push.sql.topics import Broadcasts
 from clarion.push.stored_limit import StoredLimit
 from clarion.push.topic_dispatch import CHUNK, TopicDispatch
 from clarion.sockets.tasks import BackgroundTasks
-from clarion.telemetry.metrics import GatewayMetrics
 from clarion.telemetry.traces import OFF, Tracer, find_context
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from clarion.errors import SettingsError
 from clarion.fields import REFUSED_SCHEMES
 from clarion.settings import types as parse
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.system.cores import count_cores
 
 PREFIX = "CLARION_"
@@ -59,6 +59,10 @@ def _file(doc: str) -> Any:
     return _setting("", parse.optional_path, "FILE", doc)
 
 
+def _networks(doc: str) -> Any:
+    return _setting("", parse.networks, "LIST", doc)
+
+
 def _url(parser: Callable[[str], str], doc: str) -> Any:
     """Return a setting that is secret, because a URL may contain a password."""
     return _setting("", parser, "URL", doc, is_secret=True)
@@ -71,16 +75,16 @@ class Settings:
     data: Path = _setting(
         "./data", parse.path, "DIR", "Directory for the database, keys and certificates."
     )
-    listen: Address = _setting(
+    listen: ListenAddress = _setting(
         "127.0.0.1:8080", parse.address, "HOST:PORT", "HTTP/1.1 and HTTP/2 without TLS."
     )
-    tls_listen: Address | None = _address(
+    tls_listen: ListenAddress | None = _address(
         "127.0.0.1:8443", "HTTP/2 and HTTP/1.1 over TLS, with the APNs endpoint"
     )
-    gateway_listen: Address | None = _address(
+    gateway_listen: ListenAddress | None = _address(
         "127.0.0.1:8081", "WebSocket connections of devices and users"
     )
-    gateway_tls_listen: Address | None = _address("off", "WebSocket connections over TLS")
+    gateway_tls_listen: ListenAddress | None = _address("off", "WebSocket connections over TLS")
     roles: frozenset[str] = _setting(
         "api,gateway,worker", parse.roles, "LIST", "Roles of this node, separated by commas."
     )
@@ -189,20 +193,14 @@ class Settings:
         "WHO",
         "Who needs a second factor to sign in: admin (accounts with the role admin), all or off.",
     )
-    admin_networks: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "",
-        parse.networks,
-        "LIST",
+    admin_networks: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Networks from which administrators may sign in, like 10.0.0.0/8, separated by commas. A "
-        "proxy in them lets in all of its clients, unless --trusted-proxies names it. Empty: all.",
+        "proxy in them lets in all of its clients, unless --trusted-proxies names it. Empty: all."
     )
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "",
-        parse.networks,
-        "LIST",
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Networks of proxies, separated by commas. Over --listen, their X-Forwarded-For and "
         "X-Forwarded-Proto are believed; over --tls-listen they are TCP proxies, and addresses of "
-        "clients are unknown. A proxy that is not named passes for the client itself. Empty: none.",
+        "clients are unknown. A proxy that is not named passes for the client itself. Empty: none."
     )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
@@ -220,12 +218,9 @@ class Settings:
         "How this installation is reached from outside, for links in emails, status callbacks and "
         "Web Push endpoints. Empty: http:// and the address of --listen.",
     )
-    allow_private_targets: tuple[IPv4Network | IPv6Network, ...] = _setting(
-        "",
-        parse.networks,
-        "LIST",
+    allow_private_targets: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Private networks that webhooks and Web Push may call, like 10.0.0.0/8, separated by "
-        "commas. Empty: none.",
+        "commas. Empty: none."
     )
     device_messages_per_minute: int = _number(
         100, 1, 100_000_000, "Pushes per minute and device; more are answered TooManyRequests."
@@ -347,7 +342,7 @@ class Settings:
         return self.public_url or f"http://{self.listen}"
 
     @property
-    def addresses(self) -> list[tuple[str, Address]]:
+    def addresses(self) -> list[tuple[str, ListenAddress]]:
         """The flag and the address of every listener that is not off."""
         names = ("listen", "tls_listen", "gateway_listen", "gateway_tls_listen")
         return [(flag_of(name), at) for name in names if (at := getattr(self, name)) is not None]

@@ -17,14 +17,14 @@ WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not list
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     host: str
     port: int
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    def overlaps(self, other: Address) -> bool:
+    def overlaps(self, other: ListenAddress) -> bool:
         """Whether only one of the two can be listened on."""
         hosts = {self.host, other.host}
         return self.port == other.port and (len(hosts) == 1 or bool(hosts & WILDCARDS))
@@ -52,16 +52,16 @@ def file_or_off(text: str) -> str:
     return text if text in ("", "off") else str(path(text))
 
 
-def address(text: str) -> Address:
+def address(text: str) -> ListenAddress:
     match = re.fullmatch(
         r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})", text
     )
     if not match or not 1 <= int(match["port"]) <= 65535:  # noqa: PLR2004 - the range of ports
         raise Unsuitable("host:port with a port from 1 to 65535, like 127.0.0.1:8080 or [::1]:8080")
-    return Address(match["v6"] or match["host"], int(match["port"]))
+    return ListenAddress(match["v6"] or match["host"], int(match["port"]))
 
 
-def optional_address(text: str) -> Address | None:
+def optional_address(text: str) -> ListenAddress | None:
     return None if text in ("", "off") else address(text)
 
 

@@ -11,7 +11,7 @@ import socket
 import ssl
 from typing import Any
 
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.sockets.limited_protocol import LimitedProtocol, Listening
 from clarion.sockets.newcomers import group_address
 from clarion.sockets.tasks import BackgroundTasks
@@ -36,7 +36,7 @@ class Acceptor:
         self._sockets: list[socket.socket] = []
         self._tasks = BackgroundTasks()
 
-    async def open(self, address: Address, *, is_shared: bool = False) -> None:
+    async def open(self, address: ListenAddress, *, is_shared: bool = False) -> None:
         """Listen on an address; of a name, on all its addresses.
 
         If it is shared, connections are spread over all processes that listen on it.

@@ -11,7 +11,7 @@ from typing import Any
 from picows import WSListener, WSUpgradeRequest
 
 from clarion.pacing import Pace
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.sockets.acceptor import Acceptor
 from clarion.sockets.limited_protocol import Listening, PicowsLog
 from clarion.sockets.newcomers import UNAUTHENTICATED_LIMIT, Newcomers
@@ -62,7 +62,7 @@ class SocketListener:
         return set(self._endpoints)
 
     async def listen(
-        self, address: Address, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
+        self, address: ListenAddress, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
     ) -> None:
         """Accept connections on an address, alone or with other processes."""
         acceptor = Acceptor(self._listening, tls)

@@ -1,4 +1,4 @@
-"""A log for what strangers can cause: it cannot be filled by causing it often."""
+"""A log of events that strangers can cause: repeating one does not fill it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Watches the event loop: how late it runs, and what blocked it.
 
 Everything in this process shares one loop, so long work on it delays everything. A timer on
-the loop measures how late it is called; a thread beside the loop notes, while the loop is blocked,
+the loop measures how late it is called; a thread next to the loop notes, while it is blocked,
 where it is.
 """
 
@@ -11,10 +11,10 @@ import asyncio
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
 from clarion.telemetry.logs import get_logger
 
@@ -25,12 +25,6 @@ STALL_S = 0.05
 _LOG_INTERVAL_S = 1.0
 _FRAMES = 4
 _PACKAGE = Path(__file__).parents[1]
-
-
-class LagHistogram(Protocol):
-    """Takes each measured lag."""
-
-    def observe(self, seconds: float) -> None: ...
 
 
 @dataclass(slots=True)
@@ -44,8 +38,8 @@ class _Beat:
 class LoopWatch:
     """Measures the lag of the loop it runs on, and logs the stalls with their place."""
 
-    def __init__(self, lags: LagHistogram) -> None:
-        self._lags = lags
+    def __init__(self, observe: Callable[[float], None]) -> None:
+        self._observe = observe  # takes each lag, in seconds
         self.stalls = 0
         self._unlogged = 0
         self._logged_at = float("-inf")
@@ -74,7 +68,7 @@ class LoopWatch:
         cpu_s = max(0.0, cpu - beat.cpu - _INTERVAL_S)
         beat.at, beat.cpu = now, cpu
         place, self._place = self._place, ""
-        self._lags.observe(lag_s)
+        self._observe(lag_s)
         if lag_s >= STALL_S:
             self._report(now, lag_s, cpu_s, place)
 

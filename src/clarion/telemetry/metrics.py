@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sized
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from clarion import __version__
 from clarion.nodes.bus import BusCounts
 from clarion.pacing import WorkSlices
-from clarion.telemetry.gateway_metrics import CircuitMetrics, GatewayMetrics, watch_devices
-from clarion.telemetry.pipeline_metrics import ChannelMetrics, PipelineMetrics, watch_ledger
-from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter
+from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter, gauge
 
 if TYPE_CHECKING:
-    from clarion.http.connections import Connections
+    from clarion.http.connections import HttpConnections
 
-__all__ = [
-    "ChannelMetrics",
-    "CircuitMetrics",
-    "GatewayMetrics",
-    "Metrics",
-    "PipelineMetrics",
-    "watch_devices",
-    "watch_ledger",
-]
 _REQUEST_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 # The routes of the push gateway: pushes, broadcast channels, Web Push, devices.
 _GATEWAY = ("/1/", "/3/", "/4/", "/push/", "/v1/devices", "/v1/feedback")
@@ -86,8 +75,9 @@ class Metrics:
         # The numbers of the text that was begun last, and of the one that was completed last.
         self._begun = self._completed = 0
         self._text = b""
-        self._tally = _RequestTally()
-        self.registry.register(self._tally)
+        # By method, route and status.
+        self._request_times = Tally()
+        self.registry.register(Scraped(self._read_requests))
         ProcessCollector(registry=self.registry)
         doc = "The version of the server, as a label."
         build = Gauge("clarion_build_info", doc, ("version",), registry=self.registry)
@@ -107,7 +97,18 @@ class Metrics:
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request, with the time it took."""
-        self._tally.add(method, route, status, seconds)
+        self._request_times.add(seconds, (method, route, status))
+
+    def _read_requests(self) -> Iterable[Metric]:
+        times = self._request_times
+        labels, doc = ("method", "route", "status"), "HTTP requests by method, route and status."
+        yield counter("clarion_http_requests", doc, labels, times.count())
+        doc = "Time from the request headers to the response."
+        by_route = times.group(lambda each: each[1:2])
+        yield by_route.read("clarion_http_request_seconds", doc, ("route",))
+        doc = "Time of a request to the push gateway: pushes, broadcast channels, devices."
+        pushes = times.group(lambda each: each if each[1].startswith(_GATEWAY) else None)
+        yield pushes.read("apns_http_request_duration_seconds", doc, labels, _REQUEST_BUCKETS_S)
 
     def watch_writer(self, writer: Writer) -> None:
         """Export the counts of the group-commit writer."""
@@ -140,8 +141,7 @@ class Metrics:
     def watch_rendering(self, times: Tally) -> None:
         """Export how long texts take to render."""
         doc = "Time to render the text of a notification for a channel."
-        read = lambda: [times.read("clarion_render_seconds", doc)]  # noqa: E731
-        self.registry.register(Scraped(read))
+        self.registry.register(Scraped(lambda: [times.read("clarion_render_seconds", doc)]))
 
     def watch_certificate(self, ends_at: float) -> None:
         """Export when the certificate of the listeners ends, in seconds since 1970."""
@@ -160,7 +160,7 @@ class Metrics:
         doc = "Open live streams and sockets of users."
         self._watch("clarion_inbox_streams", doc, live.__len__)
 
-    def watch_connections(self, connections: Connections) -> None:
+    def watch_connections(self, connections: HttpConnections) -> None:
         """Export the open connections to the HTTP listeners, and why others were closed."""
 
         def read() -> Iterable[Metric]:
@@ -253,36 +253,28 @@ class Metrics:
     async def _render_in_turns(self) -> bytes:
         slices, parts = WorkSlices(), []
         for metric in self.registry.collect():
-            parts.append(generate_latest(_Single(metric)))
+            parts.append(generate_latest(Scraped(partial(iter, [metric]))))
             await slices.pause()
         return b"".join(parts)
 
 
-class _Single(Collector):
-    """One metric that was collected before."""
+class CircuitMetrics:
+    """The state of every circuit breaker of this node; of several of a kind, the worst."""
 
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._readers: list[Callable[[], Mapping[str, str]]] = []
+        registry.register(Scraped(self._read))
 
-    def collect(self) -> Iterable[Metric]:
-        return (self._metric,)
+    def watch(self, read: Callable[[], Mapping[str, str]]) -> None:
+        """Export circuits, given by their names: `closed`, `open` or `half_open`."""
+        self._readers.append(read)
+
+    def _read(self) -> Iterable[Metric]:
+        states = {
+            (name,): _STATES[state] for read in self._readers for name, state in read().items()
+        }
+        doc = "State of a circuit breaker: 0 closed, 1 open, 2 half open."
+        yield gauge("apns_circuit_breaker_state", doc, ("circuit",), states)
 
 
-class _RequestTally(Collector):
-    """Counts and times of requests, by method, route and status."""
-
-    def __init__(self) -> None:
-        self._times = Tally()
-
-    def add(self, method: str, route: str, status: int, seconds: float) -> None:
-        self._times.add(seconds, (method, route, status))
-
-    def collect(self) -> Iterable[Metric]:
-        labels, doc = ("method", "route", "status"), "HTTP requests by method, route and status."
-        yield counter("clarion_http_requests", doc, labels, self._times.count())
-        doc = "Time from the request headers to the response."
-        by_route = self._times.group(lambda each: each[1:2])
-        yield by_route.read("clarion_http_request_seconds", doc, ("route",))
-        doc = "Time of a request to the push gateway: pushes, broadcast channels, devices."
-        pushes = self._times.group(lambda each: each if each[1].startswith(_GATEWAY) else None)
-        yield pushes.read("apns_http_request_duration_seconds", doc, labels, _REQUEST_BUCKETS_S)
+_STATES = {"closed": 0, "open": 1, "half_open": 2}

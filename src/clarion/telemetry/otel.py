@@ -32,16 +32,16 @@ from opentelemetry.trace import (
 )
 
 from clarion import __version__
-from clarion.telemetry.traces import NONE, Attributes, Kind, Span
+from clarion.telemetry.traces import NONE, Attributes, Span, StepKind
 
 # A stop does not wait longer for a collector.
 _CLOSE_LIMIT_S = 3.0
 _HEXADECIMAL = 16
 _KINDS = {
-    Kind.SERVER: SpanKind.SERVER,
-    Kind.CLIENT: SpanKind.CLIENT,
-    Kind.CONSUMER: SpanKind.CONSUMER,
-    Kind.INTERNAL: SpanKind.INTERNAL,
+    StepKind.SERVER: SpanKind.SERVER,
+    StepKind.CLIENT: SpanKind.CLIENT,
+    StepKind.CONSUMER: SpanKind.CONSUMER,
+    StepKind.INTERNAL: SpanKind.INTERNAL,
 }
 
 
@@ -81,7 +81,7 @@ class OtelTracer:
         self,
         name: str,
         parent: str | None,
-        kind: Kind,
+        kind: StepKind,
         attributes: Attributes = NONE,
         *,
         age_ms: int = 0,
@@ -119,7 +119,9 @@ class OtelSpan:
         parent = f"00-{own.trace_id:032x}-{own.span_id:016x}-{own.trace_flags & 1:02x}"
         return f"{parent} {own.trace_state.to_header()}" if own.trace_state else parent
 
-    def start(self, name: str, kind: Kind = Kind.INTERNAL, attributes: Attributes = NONE) -> Span:
+    def start(
+        self, name: str, kind: StepKind = StepKind.INTERNAL, attributes: Attributes = NONE
+    ) -> Span:
         before = trace.set_span_in_context(self._span, Context())
         return OtelSpan(
             self._tracer, self._tracer.start_span(name, before, _KINDS[kind], attributes)

@@ -26,7 +26,7 @@ _TRACESTATE_BYTES = 512
 _ID = slice(3, 35)
 
 
-class Kind(Enum):
+class StepKind(Enum):
     """What a step is to the step before it."""
 
     SERVER = "server"  # answers a request
@@ -42,7 +42,9 @@ class Span(Protocol):
     def context(self) -> str:
         """What the next step needs: `traceparent`, and after a space `tracestate`, if any."""
 
-    def start(self, name: str, kind: Kind = Kind.INTERNAL, attributes: Attributes = NONE) -> Span:
+    def start(
+        self, name: str, kind: StepKind = StepKind.INTERNAL, attributes: Attributes = NONE
+    ) -> Span:
         """Start a step of this step."""
 
     def rename(self, name: str) -> None: ...
@@ -66,7 +68,7 @@ class Tracer(Protocol):
         self,
         name: str,
         parent: str | None,
-        kind: Kind,
+        kind: StepKind,
         attributes: Attributes = NONE,
         *,
         age_ms: int = 0,
@@ -145,7 +147,7 @@ class _NoSpan:
     context = ""
 
     def start(
-        self, _name: str, _kind: Kind = Kind.INTERNAL, _attributes: Attributes = NONE
+        self, _name: str, _kind: StepKind = StepKind.INTERNAL, _attributes: Attributes = NONE
     ) -> Span:
         return self
 
@@ -167,7 +169,7 @@ class NoTracer:
         self,
         _name: str,
         _parent: str | None,
-        _kind: Kind,
+        _kind: StepKind,
         _attributes: Attributes = NONE,
         *,
         age_ms: int = 0,  # noqa: ARG002 - as the port has it

@@ -13,6 +13,7 @@ from clarion.access.vault import Vault
 from clarion.push.apns.request import Push
 from clarion.push.connections import Connections
 from clarion.push.dispatch import Dispatch
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import Device, PushPriority
 from clarion.push.registry import Registry
 from clarion.push.sockets import DeviceEndpoint, DeviceSocket
@@ -20,10 +21,9 @@ from clarion.push.sql.devices import Devices
 from clarion.push.sql.messages import SqlMessages
 from clarion.push.sql.topics import Broadcasts
 from clarion.settings import load
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.sockets.listener import SocketListener
 from clarion.store.opening import migrate
-from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock
 from tests.processes import free_port
 
@@ -118,7 +118,7 @@ async def open_gateway(folder: Path, device_count: int = 1) -> AsyncIterator[Gat
         found = [await devices.get("app", device_id) for device_id in device_ids]
         port = free_port()
         listener = SocketListener(endpoint)
-        await listener.listen(Address("127.0.0.1", port))
+        await listener.listen(ListenAddress("127.0.0.1", port))
         heartbeat = asyncio.create_task(listener.run())
         try:
             yield Gateway(

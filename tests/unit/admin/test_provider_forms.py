@@ -5,7 +5,7 @@ import pytest
 
 from clarion.admin.provider_forms import FORMS, Field
 from clarion.channels.kind_table import KINDS
-from clarion.channels.kinds import Kind
+from clarion.channels.kinds import ProviderKind
 
 # Clarion makes and rotates these itself.
 MADE = {"webpush": {"private_key"}, "webhook": {"previous_secret", "previous_until"}}
@@ -40,7 +40,7 @@ def test_a_form_is_for_the_channels_of_its_kind(name: str) -> None:
     assert bool(FORMS[name].address) == needs_address(KINDS[name])
 
 
-def needs_address(kind: Kind) -> bool:
+def needs_address(kind: ProviderKind) -> bool:
     return kind.needs_address and "webhook" not in kind.channels
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clarion.channels.authorities import CA_FAULT, find_ca_faults
-from clarion.channels.http_clients import HttpClients, NotConnected
+from clarion.channels.http_clients import HttpClients, NotConnected, ProviderRequest
 from clarion.errors import FieldFault
 from tests.peers.authority import Authority
 
@@ -37,4 +37,4 @@ def test_every_other_file_has_one_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", NEVER_ENDING)
 async def test_a_client_does_not_wait_for_a_file(http: HttpClients, path: str) -> None:
     with pytest.raises(NotConnected, match="ca_path"):
-        await http.post("https://127.0.0.1:2000", headers={}, body=b"", timeout_s=1, ca_path=path)
+        await http.post(ProviderRequest("https://127.0.0.1:2000", {}, b"", 1, ca_path=path))

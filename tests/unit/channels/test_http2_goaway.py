@@ -18,7 +18,7 @@ from h2.errors import ErrorCodes
 from h2.events import DataReceived, Event, RequestReceived, StreamEnded
 from h2.settings import SettingCodes
 
-from clarion.channels.http_clients import HttpClients, NoAnswer, NotConnected
+from clarion.channels.http_clients import HttpClients, NoAnswer, NotConnected, ProviderRequest
 from clarion.channels.targets import Targets
 from tests.replacing import replace
 from tests.unit.channels.http_peers import serve_tls
@@ -193,12 +193,9 @@ class Client:
     async def post(self, timeout_s: float = TIMEOUT_S) -> int | type[Exception]:
         """Return the status, or the class of the error."""
         try:
+            url = f"https://localhost:{self.peer.port}/"
             answer = await self.clients.post(
-                f"https://localhost:{self.peer.port}/",
-                headers={},
-                body=b"hello",
-                timeout_s=timeout_s,
-                ca_path=self.ca_path,
+                ProviderRequest(url, {}, b"hello", timeout_s, ca_path=self.ca_path)
             )
         except (NotConnected, NoAnswer) as error:
             return type(error)

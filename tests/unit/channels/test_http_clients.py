@@ -16,6 +16,7 @@ from clarion.channels.http_clients import (
     HttpClients,
     NoAnswer,
     NotConnected,
+    ProviderRequest,
 )
 from clarion.channels.targets import TargetRefused, Targets
 from tests.processes import free_port
@@ -51,7 +52,7 @@ async def post(
     clients: HttpClients, url: str, *, timeout_s: float = 5.0, ca_path: str | None = None
 ) -> HttpAnswer:
     return await clients.post(
-        url, headers={"x-test": "1"}, body=b"hello", timeout_s=timeout_s, ca_path=ca_path
+        ProviderRequest(url, {"x-test": "1"}, b"hello", timeout_s, ca_path=ca_path)
     )
 
 
@@ -308,10 +309,7 @@ async def test_no_proxy_is_taken_from_the_environment(
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
             monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{proxy.port}")
         assert (await post(clients, peer.url)).status == 200
-        assert (
-            await clients.post(peer.url, headers={}, body=b"", timeout_s=5, is_trusted=True)
-        ).status == 200
-        assert (proxy.connections, len(peer.requests)) == (0, 2)
+        assert (proxy.connections, len(peer.requests)) == (0, 1)
 
 
 # Where requests go.
@@ -324,14 +322,6 @@ async def test_a_private_address_is_not_called() -> None:
             with pytest.raises(TargetRefused):
                 await post(clients, f"http://{host}:{peer.port}/")
         assert peer.connections == 0
-
-
-async def test_the_operators_own_urls_may_be_private() -> None:
-    clients = HttpClients(Targets())
-    async with listening(answering(OK)) as peer:
-        answer = await clients.post(peer.url, headers={}, body=b"", timeout_s=5, is_trusted=True)
-        assert answer.status == 200
-        await clients.close()
 
 
 async def test_a_client_in_use_is_not_closed() -> None:

@@ -11,7 +11,8 @@ import pytest
 from clarion.catalog.model import Channel
 from clarion.channels.breaker import OPEN_MS, BreakerState
 from clarion.channels.http_clients import HttpClients
-from clarion.channels.kinds import NO_ANSWERS, Kind
+from clarion.channels.kinds import NO_ANSWERS, ProviderKind
+from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
     Address,
     Delivered,
@@ -27,7 +28,7 @@ from clarion.channels.model import (
 from clarion.channels.port import SenderContext
 from clarion.channels.routing import FRESH_MS, Routing
 from clarion.channels.targets import Targets, sending_app
-from clarion.telemetry.metrics import ChannelMetrics, Metrics
+from clarion.telemetry.metrics import Metrics
 from tests.factories import FixedClock, make_user
 from tests.pipeline import make_event, make_notification
 from tests.recorded_bus import RecordedHub
@@ -106,7 +107,7 @@ class World:
         self.channel = channel
         self.senders = {name: ScriptedSender() for name in names}
         self.providers = MemoryProviders([make_provider(n, channel, **changes) for n in names])
-        kind = Kind(
+        kind = ProviderKind(
             name="scripted",
             channels=frozenset(Channel),
             open=lambda configuration, _context: self.senders[configuration.name],

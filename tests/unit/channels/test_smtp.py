@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from clarion.catalog.model import Category, Channel
+from clarion.channels.authorities import make_client_context
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.model import (
     Address,
@@ -31,7 +32,6 @@ from clarion.channels.model import (
 from clarion.channels.port import Sender, SenderContext
 from clarion.channels.smtp import SMTP, SmtpSecrets, SmtpSettings
 from clarion.channels.targets import Targets
-from clarion.channels.tls_contexts import make_client_context
 from tests.factories import FixedClock, make_user
 from tests.peers.mail_servers import PASSWORD, USERNAME, Authority, MailServer, ScriptedServer
 from tests.pipeline import make_event, make_notification

@@ -4,17 +4,17 @@ import asyncio
 
 from aiosmtplib import SMTP
 
-from clarion.channels.smtp_connections import MESSAGES_LIMIT, Connections
+from clarion.channels.smtp_connections import MESSAGES_LIMIT, SmtpConnections
 from tests.peers.mail_servers import ScriptedServer
 
 
-def make(server: ScriptedServer, *, idle_s: float = 60.0) -> Connections:
+def make(server: ScriptedServer, *, idle_s: float = 60.0) -> SmtpConnections:
     async def open_client() -> SMTP:
         client = SMTP(hostname="127.0.0.1", port=server.port, start_tls=False, timeout=5)
         await client.connect()
         return client
 
-    return Connections(open_client, 4, idle_s=idle_s)
+    return SmtpConnections(open_client, 4, idle_s=idle_s)
 
 
 async def test_an_idle_connection_is_closed() -> None:

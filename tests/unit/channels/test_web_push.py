@@ -14,7 +14,7 @@ import jwt
 import pytest
 
 from clarion.catalog.model import Channel, Priority
-from clarion.channels.http_clients import HttpAnswer, HttpClients
+from clarion.channels.http_clients import HttpAnswer, HttpClients, ProviderRequest
 from clarion.channels.model import (
     Address,
     Configuration,
@@ -311,8 +311,8 @@ class TrustingClients(HttpClients):
         super().__init__(LOOPBACK)
         self._ca_path = str(ca_path)
 
-    async def post(self, url: str, **given: Any) -> HttpAnswer:
-        return await super().post(url, **given, ca_path=self._ca_path)
+    async def post(self, request: ProviderRequest) -> HttpAnswer:
+        return await super().post(request._replace(ca_path=self._ca_path))
 
 
 async def test_messages_share_a_connection_over_http_2(browser: Browser, tmp_path: Path) -> None:

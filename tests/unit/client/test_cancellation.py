@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from clarion.channels.http_clients import HttpClients
+from clarion.channels.http_clients import HttpClients, ProviderRequest
 from clarion.channels.targets import Targets
 from clarion.client import AsyncClarion
 from clarion.client.cancellation import end_if_cancelled
@@ -24,7 +24,7 @@ async def provider(port: int) -> AsyncIterator[Ask]:
     targets = Targets([ip_network("127.0.0.0/8")], resolver=lambda _host: ["127.0.0.1"])
     clients = HttpClients(targets)
     url = f"http://localhost:{port}/"
-    yield lambda: clients.post(url, headers={}, body=b"{}", timeout_s=60)
+    yield lambda: clients.post(ProviderRequest(url, {}, b"{}", timeout_s=60))
     await clients.close()
 
 

@@ -15,10 +15,10 @@ from clarion.errors import (
     TooManyRequests,
 )
 from clarion.events.leases import Leases
+from clarion.events.metrics import PipelineMetrics
 from clarion.events.model import DeadLetter, Job, JobOutcome, Reschedule
 from clarion.events.outcome_writer import LONGEST_WAIT_S, TRIES, OutcomeWriter, back_off
 from clarion.history.model import DeliveryStatus, ReasonCode
-from clarion.telemetry.metrics import PipelineMetrics
 from tests.factories import NOW, FixedClock
 from tests.pipeline import make_delivery, make_event, make_job, make_notification
 from tests.replacing import replace

@@ -12,7 +12,7 @@ from clarion.catalog.model import Channel
 from clarion.events.model import DeadLetter, Event, Job, JobKind, JobOutcome
 from clarion.events.tracing import JobTraces, TracedDecider, TracedExpander, describe
 from clarion.telemetry.otel import OtelTracer
-from clarion.telemetry.traces import Kind, find_context, stored
+from clarion.telemetry.traces import StepKind, find_context, stored
 from tests.pipeline import make_delivery, make_event, make_job, make_notification
 from tests.replacing import replace
 
@@ -83,7 +83,7 @@ async def test_a_job_whose_event_is_not_traced_has_no_span(recording: Recording)
 
 def test_a_context_that_is_not_understood_does_no_harm(recording: Recording) -> None:
     for context in ("of a later release", "00-zz-yy-01", "a-b-c-d-e"):
-        recording.tracer.start("step", context, Kind.CONSUMER).end()
+        recording.tracer.start("step", context, StepKind.CONSUMER).end()
     assert [span.parent for span in recording.spans] == [None] * 3
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clarion.http.budgets import Receiving
-from clarion.http.connections import Client, Closed, Connections, Requests
+from clarion.http.connections import Client, Closed, HttpConnections, Requests
 
 Connect = Callable[[], socket.socket]
 
@@ -65,8 +65,8 @@ def listener() -> Iterator[Listener]:
     listener.close()
 
 
-def watch(listener: Listener, **changes: Any) -> Connections:
-    return Connections(
+def watch(listener: Listener, **changes: Any) -> HttpConnections:
+    return HttpConnections(
         **{
             "ports": {listener.port},
             "limit": 1_000,
@@ -78,7 +78,7 @@ def watch(listener: Listener, **changes: Any) -> Connections:
     )
 
 
-def ask(connections: Connections, client: Client) -> Requests:
+def ask(connections: HttpConnections, client: Client) -> Requests:
     """Send a request and get its response."""
     requests = connections.begin(client)
     connections.end(requests)

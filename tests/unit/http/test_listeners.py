@@ -9,13 +9,13 @@ import pytest
 from clarion.errors import StartError
 from clarion.http import listeners
 from clarion.http.listeners import check_free, reserve
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from tests.processes import free_port
 
 
 def test_free_addresses_are_fine() -> None:
     port = free_port()
-    check_free([("--listen", Address("127.0.0.1", port))])
+    check_free([("--listen", ListenAddress("127.0.0.1", port))])
     with socket.create_server(("127.0.0.1", port)) as listener:
         assert listener.getsockname()[1] == port
 
@@ -26,10 +26,10 @@ def test_every_address_that_cannot_be_used_is_reported() -> None:
         with pytest.raises(StartError) as raised:
             check_free(
                 [
-                    ("--listen", Address("127.0.0.1", port)),
-                    ("--tls-listen", Address("127.0.0.1", free_port())),
-                    ("--gateway-listen", Address("192.0.2.1", 8081)),
-                    ("--gateway-tls-listen", Address("no.such.host.invalid", 8082)),
+                    ("--listen", ListenAddress("127.0.0.1", port)),
+                    ("--tls-listen", ListenAddress("127.0.0.1", free_port())),
+                    ("--gateway-listen", ListenAddress("192.0.2.1", 8081)),
+                    ("--gateway-tls-listen", ListenAddress("no.such.host.invalid", 8082)),
                 ]
             )
     lines = raised.value.detail.splitlines()
@@ -46,7 +46,7 @@ def test_every_address_that_cannot_be_used_is_reported() -> None:
 def test_a_reserved_address_is_for_those_who_share_it() -> None:
     port = free_port()
     address = ("127.0.0.1", port)
-    with reserve([("--listen", Address(*address))]):
+    with reserve([("--listen", ListenAddress(*address))]):
         with socket.create_server(address, reuse_port=True) as one:
             with (
                 socket.create_server(address, reuse_port=True),
@@ -59,8 +59,8 @@ def test_a_reserved_address_is_for_those_who_share_it() -> None:
         with pytest.raises(OSError, match="use"):
             socket.create_server(address)
         with pytest.raises(StartError, match=f"--listen: port {port} is in use"):
-            check_free([("--listen", Address(*address))])
-    check_free([("--listen", Address(*address))])
+            check_free([("--listen", ListenAddress(*address))])
+    check_free([("--listen", ListenAddress(*address))])
 
 
 class Watcher:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from clarion.http.asgi import FastRoute, Request, Response
-from clarion.http.methods import Methods
+from clarion.http.paths import Methods
 
 
 async def answer(_request: Request) -> Response:

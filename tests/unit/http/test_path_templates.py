@@ -2,7 +2,7 @@
 
 import pytest
 
-from clarion.http.path_templates import PathTemplates
+from clarion.http.paths import PathTemplates
 
 LIST, COUNT = "/v1/users/{user_id}/notifications", "/v1/users/{user_id}/unread-count"
 TEMPLATES = PathTemplates([LIST, COUNT, "/v1/me/notifications"])

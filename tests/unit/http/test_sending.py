@@ -7,8 +7,8 @@ import pytest
 
 from clarion.errors import Overloaded
 from clarion.http.asgi import Request, Response
-from clarion.http.budgets import TOTAL_BYTES, Budget
-from clarion.http.sending import PART_BYTES, RATE_BYTES, TAIL_BYTES, TAIL_PARTS, Sender
+from clarion.http.budgets import TOTAL_BYTES, MemoryBudget
+from clarion.http.sending import PART_BYTES, RATE_BYTES, TAIL_BYTES, TAIL_PARTS, ResponseSender
 
 LARGE = bytes(range(256)) * 4096
 
@@ -46,8 +46,8 @@ class Client:
 
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES])
 async def test_a_small_response_goes_out_whole(size: int) -> None:
-    client, budget = Client(), Budget()
-    await Sender(ASKED, client.send, [], budget).respond(Response(200, b"x" * size))
+    client, budget = Client(), MemoryBudget()
+    await ResponseSender(ASKED, client.send, [], budget).respond(Response(200, b"x" * size))
     assert client.parts == [b"x" * size]
     assert budget.held_bytes == 0
 
@@ -55,7 +55,9 @@ async def test_a_small_response_goes_out_whole(size: int) -> None:
 @pytest.mark.parametrize("size", [PART_BYTES + 1, 3 * PART_BYTES, len(LARGE)])
 async def test_a_large_response_ends_with_parts_that_cost_nothing_to_buffer(size: int) -> None:
     client = Client()
-    await Sender(ASKED, client.send, [], Budget()).respond(Response(200, LARGE[:size]))
+    await ResponseSender(ASKED, client.send, [], MemoryBudget()).respond(
+        Response(200, LARGE[:size])
+    )
     assert b"".join(client.parts) == LARGE[:size]
     assert max(map(len, client.parts)) <= PART_BYTES
     assert [len(part) for part in client.parts[-TAIL_PARTS:]] == [TAIL_BYTES] * TAIL_PARTS
@@ -66,14 +68,16 @@ async def test_a_large_response_ends_with_parts_that_cost_nothing_to_buffer(size
 async def test_the_length_is_stated_once() -> None:
     client = Client()
     given = (b"content-length", b"%d" % len(LARGE))
-    await Sender(ASKED, client.send, [], Budget()).respond(Response(200, LARGE, (given,)))
+    await ResponseSender(ASKED, client.send, [], MemoryBudget()).respond(
+        Response(200, LARGE, (given,))
+    )
     assert client.sent[0]["headers"] == [given]
 
 
 async def test_no_more_is_sent_to_a_client_that_does_not_read_in_time() -> None:
-    client, budget = Client(BUFFERED), Budget()
+    client, budget = Client(BUFFERED), MemoryBudget()
     soon = 0.05 - len(LARGE) / RATE_BYTES
-    sender = Sender(ASKED, client.send, [], budget)
+    sender = ResponseSender(ASKED, client.send, [], budget)
     sender.stalled_s = soon
     await sender.respond(Response(200, LARGE))
     assert sender.is_stalled
@@ -82,8 +86,8 @@ async def test_no_more_is_sent_to_a_client_that_does_not_read_in_time() -> None:
 
 
 async def test_while_it_waits_the_whole_response_is_counted() -> None:
-    client, budget = Client(BUFFERED), Budget()
-    sender = Sender(ASKED, client.send, [], budget)
+    client, budget = Client(BUFFERED), MemoryBudget()
+    sender = ResponseSender(ASKED, client.send, [], budget)
     waiting = asyncio.create_task(sender.respond(Response(200, LARGE)))
     await asyncio.sleep(0)
     assert budget.held_bytes == len(LARGE)
@@ -93,9 +97,9 @@ async def test_while_it_waits_the_whole_response_is_counted() -> None:
 
 
 async def test_beyond_the_budget_nothing_has_been_sent_yet() -> None:
-    client, budget = Client(), Budget()
+    client, budget = Client(), MemoryBudget()
     budget.take(ASKED.who, TOTAL_BYTES // 4)
-    sender = Sender(ASKED, client.send, [], budget)
+    sender = ResponseSender(ASKED, client.send, [], budget)
     await sender.respond(Response(200, LARGE))
     assert isinstance(sender.refusal, Overloaded)
     assert (client.sent, sender.is_begun) == ([], False)
@@ -105,7 +109,7 @@ async def test_beyond_the_budget_nothing_has_been_sent_yet() -> None:
 
 async def test_the_body_of_a_head_is_left_to_the_listener() -> None:
     client = Client()
-    sender = Sender(asked("HEAD"), client.send, [], Budget())
+    sender = ResponseSender(asked("HEAD"), client.send, [], MemoryBudget())
     await sender.respond(Response(200, LARGE))
     assert client.parts == [LARGE]
 
@@ -123,7 +127,7 @@ async def test_json_of_the_framework_ends_with_a_line_feed(
     kind: bytes, body: bytes, sent: bytes
 ) -> None:
     client = Client()
-    sender = Sender(ASKED, client.send, [], Budget())
+    sender = ResponseSender(ASKED, client.send, [], MemoryBudget())
     headers = [(b"content-length", b"%d" % len(body)), (b"content-type", kind)]
     await sender({"type": "http.response.start", "status": 200, "headers": headers})
     await sender({"type": "http.response.body", "body": body})

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from clarion.http.listeners import Turns
+from clarion.http.listeners import ConnectionTurns
 
 LIMIT, STREAMS = 5_000, 1_000
 
 
-def take(turns: Turns, has_room: Callable[[str], bool]) -> object:
+def take(turns: ConnectionTurns, has_room: Callable[[str], bool]) -> object:
     taken = turns.take(has_room)
     return taken and taken[1]
 
@@ -21,7 +21,7 @@ def all_but(name: str) -> Callable[[str], bool]:
 
 
 def test_connections_take_turns_and_keep_their_order() -> None:
-    turns = Turns()
+    turns = ConnectionTurns()
     for number in range(3):
         turns.add("busy", f"busy {number}")
     turns.add("quiet", "quiet")
@@ -32,7 +32,7 @@ def test_connections_take_turns_and_keep_their_order() -> None:
 
 
 def test_a_connection_without_room_is_passed_over_and_keeps_its_order() -> None:
-    turns = Turns()
+    turns = ConnectionTurns()
     turns.add("blocked", 1)
     turns.add("blocked", 2)
     turns.add("free", 3)
@@ -42,14 +42,14 @@ def test_a_connection_without_room_is_passed_over_and_keeps_its_order() -> None:
 
 
 def test_a_connection_has_as_many_waiting_as_streams() -> None:
-    turns = Turns()
+    turns = ConnectionTurns()
     added = [turns.add("one", number) for number in range(STREAMS + 1)]
     assert added == [True] * STREAMS + [False]
     assert turns.add("another", 0)
 
 
 def test_a_full_queue_takes_those_who_have_less_than_their_share() -> None:
-    turns = Turns()
+    turns = ConnectionTurns()
     for connection in "abcde":
         for number in range(STREAMS):
             assert turns.add(connection, number)

@@ -10,6 +10,7 @@ from clarion.nodes.bus import ALONE, Bus
 from clarion.push.apns.request import Push
 from clarion.push.connections import Connections, TopicCursor
 from clarion.push.dispatch import Dispatch
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import (
     Device,
     Message,
@@ -22,7 +23,6 @@ from clarion.push.session import Acknowledged, Authorise, DeviceSession, Dropped
 from clarion.push.sql.messages import SqlHistory, SqlMessages
 from clarion.push.sql.topics import Broadcasts
 from clarion.sockets.protocol import Close, SendFrame
-from clarion.telemetry.metrics import GatewayMetrics
 from tests.factories import DAY, FixedClock, make_broadcast, make_device
 from tests.unit.push.gates import GatedStore, settle
 

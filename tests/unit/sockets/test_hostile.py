@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from bench.device import CLOSE, TEXT, encode_frame
 from clarion.http.certificates import DevelopmentTls, load_context
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.sockets.listener import SocketListener
 from clarion.sockets.protocol import FRAME_LIMIT_BYTES, HELLO_LIMIT_BYTES
 from clarion.telemetry.limited_log import LINES_LIMIT
@@ -42,8 +42,8 @@ class Server:
 
     async def listen(self) -> None:
         context = load_context(self.tls.certificate, self.tls.key)
-        await self.listener.listen(Address("localhost", self.port))
-        await self.listener.listen(Address("127.0.0.1", self.tls_port), context)
+        await self.listener.listen(ListenAddress("localhost", self.port))
+        await self.listener.listen(ListenAddress("127.0.0.1", self.tls_port), context)
 
     async def connect(self, *, upgrade: bool = True) -> Connection:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

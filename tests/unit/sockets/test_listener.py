@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from clarion.settings.types import Address
+from clarion.settings.types import ListenAddress
 from clarion.sockets.listener import SocketListener
 from clarion.sockets.protocol import HEARTBEAT_S, PING, SILENCE_LIMIT_MS
 from tests.processes import free_port
@@ -37,7 +37,7 @@ class Server:
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
     server = Server()
-    await server.listener.listen(Address("127.0.0.1", server.port))
+    await server.listener.listen(ListenAddress("127.0.0.1", server.port))
     yield server
     await server.listener.stop(1.0)
 

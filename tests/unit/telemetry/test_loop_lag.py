@@ -42,7 +42,7 @@ def lines() -> Iterator[LINES]:
 
 @pytest.fixture
 async def watch(lags: Lags) -> AsyncIterator[LoopWatch]:
-    watch = LoopWatch(lags)
+    watch = LoopWatch(lags.observe)
     running = asyncio.create_task(watch.run())
     await asyncio.sleep(0.05)
     yield watch

@@ -3,14 +3,17 @@
 import asyncio
 import time
 from types import SimpleNamespace
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from clarion.events.metrics import PipelineMetrics
 from clarion.pacing import WORK_SLICE_S
+from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import MessageStatus, PushPriority
-from clarion.telemetry.metrics import CircuitMetrics, GatewayMetrics, Metrics, PipelineMetrics
+from clarion.telemetry.metrics import CircuitMetrics, Metrics
 from clarion.telemetry.tallies import Scraped, Tally
 
 
@@ -149,15 +152,14 @@ def test_events_are_counted_by_status_and_reason() -> None:
     pipeline.decided["deduplicated"] += 2
     pipeline.failures["deliver", True] += 1
     pipeline.failures["deliver", False] += 4
-    pipeline.watch_queue(
-        SimpleNamespace(
-            refused={"queue_age": 3},
-            ages_s=lambda: {"high": 1.5},
-            lengths=lambda: {"high": 8},
-            dead_letters=1,
-            stuck=2,
-        )
+    queue: Any = SimpleNamespace(
+        refused={"queue_age": 3},
+        ages_s=lambda: {"high": 1.5},
+        lengths=lambda: {"high": 8},
+        dead_letters=1,
+        stuck=2,
     )
+    pipeline.watch_queue(queue)
     found = find_samples(metrics)
     assert {name: value for name, value in found.items() if "clarion_events_total" in name} == {
         "clarion_events_total  accepted": 5,

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from clarion.telemetry import traces
 from clarion.telemetry.trace_settings import find_exporter, open_tracer
-from clarion.telemetry.traces import OFF, Kind, entered, make_headers, read_context
+from clarion.telemetry.traces import OFF, StepKind, entered, make_headers, read_context
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -136,7 +136,7 @@ def test_without_the_extra_the_server_says_what_to_install() -> None:
 
 
 def test_off_records_nothing_and_sends_no_header() -> None:
-    span = OFF.start("step", PARENT, Kind.CONSUMER, {"a": 1}, age_ms=5)
+    span = OFF.start("step", PARENT, StepKind.CONSUMER, {"a": 1}, age_ms=5)
     span.set({"b": 2})
     span.fail("Error")
     span.end()
@@ -152,7 +152,10 @@ class Step:
         self.notes: list[object] = []
 
     def start(
-        self, name: str, kind: Kind = Kind.INTERNAL, attributes: traces.Attributes = traces.NONE
+        self,
+        name: str,
+        kind: StepKind = StepKind.INTERNAL,
+        attributes: traces.Attributes = traces.NONE,
     ) -> traces.Span:
         raise NotImplementedError
 

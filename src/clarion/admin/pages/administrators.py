@@ -7,7 +7,7 @@ from typing import Any
 from clarion.access.model import Role
 from clarion.admin.forms import fault, read_lines, show_again
 from clarion.admin.operations import Refused
-from clarion.admin.page import Page
+from clarion.admin.page import AdminPage
 from clarion.admin.paths import ROOT, path_of
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
@@ -22,11 +22,8 @@ _ALL = "all"
 
 
 async def list_administrators(visit: Visit) -> Response:
-    after = visit.query.get("after")
-    page = await visit.get("admin", "administrators", limit=_SHOWN, after=after)
-    return await visit.render(
-        "administrators.html", items=page["items"], next=page["next"], after=after
-    )
+    page = await visit.get_page("admin", "administrators", limit=_SHOWN)
+    return await visit.render("administrators.html", **page)
 
 
 async def show_new_administrator(visit: Visit) -> Response:
@@ -99,10 +96,7 @@ def _read_rights(visit: Visit) -> dict[str, Any]:
 
 
 async def _find(visit: Visit) -> dict[str, Any]:
-    found: dict[str, Any] = await visit.get(
-        "admin", "administrators", visit.parts["administrator_id"]
-    )
-    return found
+    return await visit.get("admin", "administrators", visit.parts["administrator_id"])
 
 
 async def _form_values(visit: Visit, account: dict[str, Any]) -> dict[str, Any]:
@@ -147,12 +141,12 @@ async def _account_values(visit: Visit) -> dict[str, Any]:
 
 
 PAGES = (
-    Page("GET", _PATH, list_administrators, Role.ADMIN),
-    Page("GET", f"{ROOT}/new-administrator", show_new_administrator, Role.ADMIN),
-    Page("POST", f"{ROOT}/new-administrator", invite, Role.ADMIN),
-    Page("GET", f"{_PATH}/{{administrator_id}}", show_administrator, Role.ADMIN),
-    Page("POST", f"{_PATH}/{{administrator_id}}", change_administrator, Role.ADMIN),
-    Page("GET", _ACCOUNT, show_account),
-    Page("POST", _ACCOUNT, change_password),
-    Page("POST", f"{_ACCOUNT}/sessions/{{session_id}}/end", end_session),
+    AdminPage("GET", _PATH, list_administrators, Role.ADMIN),
+    AdminPage("GET", f"{ROOT}/new-administrator", show_new_administrator, Role.ADMIN),
+    AdminPage("POST", f"{ROOT}/new-administrator", invite, Role.ADMIN),
+    AdminPage("GET", f"{_PATH}/{{administrator_id}}", show_administrator, Role.ADMIN),
+    AdminPage("POST", f"{_PATH}/{{administrator_id}}", change_administrator, Role.ADMIN),
+    AdminPage("GET", _ACCOUNT, show_account),
+    AdminPage("POST", _ACCOUNT, change_password),
+    AdminPage("POST", f"{_ACCOUNT}/sessions/{{session_id}}/end", end_session),
 )

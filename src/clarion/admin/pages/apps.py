@@ -5,7 +5,7 @@ from __future__ import annotations
 from clarion.access.model import Role
 from clarion.admin.forms import show_again
 from clarion.admin.operations import Refused
-from clarion.admin.page import Page
+from clarion.admin.page import AdminPage
 from clarion.admin.paths import ROOT
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
@@ -15,9 +15,7 @@ _PATH = f"{ROOT}/apps"
 
 
 async def list_apps(visit: Visit) -> Response:
-    after = visit.query.get("after")
-    page = await visit.get("apps", limit=_SHOWN, after=after)
-    return await visit.render("apps.html", items=page["items"], next=page["next"], after=after)
+    return await visit.render("apps.html", **await visit.get_page("apps", limit=_SHOWN))
 
 
 async def show_new_app(visit: Visit) -> Response:
@@ -35,7 +33,7 @@ async def create_app(visit: Visit) -> Response:
 
 
 PAGES = (
-    Page("GET", _PATH, list_apps),
-    Page("GET", f"{ROOT}/new-app", show_new_app, Role.ADMIN),
-    Page("POST", f"{ROOT}/new-app", create_app, Role.ADMIN),
+    AdminPage("GET", _PATH, list_apps),
+    AdminPage("GET", f"{ROOT}/new-app", show_new_app, Role.ADMIN),
+    AdminPage("POST", f"{ROOT}/new-app", create_app, Role.ADMIN),
 )

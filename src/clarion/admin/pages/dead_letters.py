@@ -14,11 +14,8 @@ _REPLAYED = 50
 
 
 async def list_dead_letters(visit: Visit) -> Response:
-    after = visit.query.get("after")
-    page = await visit.get("events", status="failed", limit=_SHOWN, after=after)
-    return await visit.render(
-        "dead_letters.html", items=page["items"], next=page["next"], after=after
-    )
+    page = await visit.get_page("events", status="failed", limit=_SHOWN)
+    return await visit.render("dead_letters.html", **page)
 
 
 async def replay(visit: Visit) -> Response:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from clarion.access.model import Scope
-from clarion.admin.forms import show_again
+from clarion.admin.forms import show_list
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.visit import Visit
@@ -25,25 +24,16 @@ async def list_devices(visit: Visit) -> Response:
     chosen = {name: visit.query.get(name, "").strip() for name in ("q", "platform", "valid")}
     if _ID.fullmatch(chosen["q"]) and await _exists(visit, chosen["q"]):
         return visit.redirect(visit.app_path("devices", chosen["q"]))
-    after = visit.query.get("after")
-    values: dict[str, Any] = {
-        "filter": chosen,
-        "after": after,
-        "platforms": _PLATFORMS,
-        "states": _STATES,
-    }
-    try:
-        page = await visit.get(
-            "devices",
-            user_id=chosen["q"] or None,
-            platform=chosen["platform"] or None,
-            valid=chosen["valid"] or None,
-            limit=_SHOWN,
-            after=after,
-        )
-    except Refused as refused:
-        return await show_again(visit, "devices.html", refused, items=[], next=None, **values)
-    return await visit.render("devices.html", items=page["items"], next=page["next"], **values)
+    given = {name: text or None for name, text in chosen.items()}
+    return await show_list(
+        visit,
+        "devices.html",
+        "devices",
+        query={"limit": _SHOWN, "user_id": given.pop("q"), **given},
+        filter=chosen,
+        platforms=_PLATFORMS,
+        states=_STATES,
+    )
 
 
 async def _exists(visit: Visit, device_id: str) -> bool:

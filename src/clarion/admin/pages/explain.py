@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from clarion.access.model import Scope
+from clarion.admin.forms import fault
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.reasons import RULES, explain_reason
 from clarion.admin.visit import Visit
-from clarion.errors import FieldFault, InvalidFields, NotFound
-from clarion.http import problems
+from clarion.errors import NotFound
 from clarion.http.asgi import Response
 
 _TYPES_SHOWN = 100
@@ -60,8 +60,7 @@ async def _explain(visit: Visit, given: dict[str, str]) -> dict[str, Any]:
         "data": _read_data(visit, given["data"]),
     }
     draft = {name: value for name, value in draft.items() if value is not None}
-    answer: dict[str, Any] = await visit.post("explain", body=draft)
-    return describe(answer) | {"zone": zone}
+    return describe(await visit.post("explain", body=draft)) | {"zone": zone}
 
 
 async def _find_zone(visit: Visit, user_id: str) -> str:
@@ -83,18 +82,14 @@ def _read_time(visit: Visit, text: str, zone: str) -> str | None:
         local = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
         return local.astimezone(UTC).isoformat()
     except (ValueError, OverflowError) as error:  # the latter: not in the years 1 to 9999 in UTC
-        raise _refuse(visit, "at", "must be a date and a time") from error
+        raise fault(visit, "at", "must be a date and a time") from error
 
 
 def _read_data(visit: Visit, text: str) -> Any:
     try:
         return msgspec.json.decode(text) if text else None
     except msgspec.DecodeError as error:
-        raise _refuse(visit, "data", "must be JSON") from error
-
-
-def _refuse(visit: Visit, field: str, reason: str) -> Refused:
-    return Refused(problems.describe(InvalidFields(FieldFault(field, reason)), visit.request.id))
+        raise fault(visit, "data", "must be JSON") from error
 
 
 def describe(answer: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import msgspec
 
 from clarion.access.model import Role
 from clarion.admin.node_figures import read_figures
-from clarion.admin.page import Page
+from clarion.admin.page import AdminPage
 from clarion.admin.paths import ROOT
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
@@ -23,4 +23,4 @@ async def show_health(visit: Visit) -> Response:
     )
 
 
-PAGES = (Page("GET", f"{ROOT}/health", show_health, Role.VIEWER),)
+PAGES = (AdminPage("GET", f"{ROOT}/health", show_health, Role.VIEWER),)

@@ -5,6 +5,7 @@ A new secret is in the response to the form, and nowhere else: no address and no
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from clarion.access.model import Scope, UserTokenAlgorithm
@@ -31,11 +32,12 @@ _ALGORITHMS = [
     (UserTokenAlgorithm.ES256.value, "ES256: your public key (P-256)"),
     (UserTokenAlgorithm.EDDSA.value, "EdDSA: your public key (Ed25519)"),
 ]
-# By the part of the path: where the operations are, and what the field with the secret is called.
+# By the part of the path: the field with the secret, what it is called, and whether it is long.
+_API = "keys"
 _SECRETS = {
-    "api": ("api_key", "API key", False),
-    "user": ("secret", "Secret", False),
-    "provider": ("private_key", "Private key (.p8)", True),
+    _API: ("api_key", "API key", False),
+    "user-keys": ("secret", "Secret", False),
+    "provider-keys": ("private_key", "Private key (.p8)", True),
 }
 
 
@@ -69,65 +71,46 @@ async def create_api_key(visit: Visit) -> Response:
     body: dict[str, Any] = {"label": visit.field("label"), "scopes": visit.fields("scopes")}
     if ends := visit.field("expires_at"):
         body["expires_at"] = f"{ends}T00:00:00Z"
-    return await _create(visit, "api", "keys", body=body)
-
-
-async def rotate_api_key(visit: Visit) -> Response:
-    return await _create(
-        visit, "api", "keys", visit.parts["key_id"], "rotate", body=_read_overlap(visit)
-    )
-
-
-async def revoke_api_key(visit: Visit) -> Response:
-    return await _revoke(visit, "keys", visit.parts["key_id"])
+    return await _create(visit, _API, body=body)
 
 
 async def create_user_key(visit: Visit) -> Response:
     body: dict[str, Any] = {"algorithm": visit.field("algorithm")} | _read_public_key(visit)
-    return await _create(visit, "user", "apps", visit.app_id, "user-keys", body=body)
-
-
-async def rotate_user_key(visit: Visit) -> Response:
-    parts = ("apps", visit.app_id, "user-keys", visit.parts["key_id"], "rotate")
-    return await _create(visit, "user", *parts, body=_read_overlap(visit) | _read_public_key(visit))
-
-
-async def revoke_user_key(visit: Visit) -> Response:
-    return await _revoke(visit, "apps", visit.app_id, "user-keys", visit.parts["key_id"])
+    return await _create(visit, "user-keys", body=body)
 
 
 async def create_provider_key(visit: Visit) -> Response:
-    parts = ("apps", visit.app_id, "provider-keys")
-    return await _create(visit, "provider", *parts, body=_read_public_key(visit))
+    return await _create(visit, "provider-keys", body=_read_public_key(visit))
 
 
-async def rotate_provider_key(visit: Visit) -> Response:
-    parts = ("apps", visit.app_id, "provider-keys", visit.parts["key_id"], "rotate")
-    return await _create(
-        visit, "provider", *parts, body=_read_overlap(visit) | _read_public_key(visit)
-    )
+async def rotate_key(kind: str, visit: Visit) -> Response:
+    body = _read_overlap(visit)
+    if kind != _API:
+        body |= _read_public_key(visit)
+    return await _create(visit, kind, visit.parts["key_id"], "rotate", body=body)
 
 
-async def revoke_provider_key(visit: Visit) -> Response:
-    return await _revoke(visit, "apps", visit.app_id, "provider-keys", visit.parts["key_id"])
+async def revoke_key(kind: str, visit: Visit) -> Response:
+    await visit.call("DELETE", *_parts_of(visit, kind), visit.parts["key_id"])
+    return visit.redirect(visit.app_path("keys"), notice="key-revoked")
+
+
+def _parts_of(visit: Visit, kind: str) -> tuple[str, ...]:
+    """Return where the operations are on the keys of a kind."""
+    return (kind,) if kind == _API else ("apps", visit.app_id, kind)
 
 
 async def _create(visit: Visit, kind: str, *parts: str, body: dict[str, Any]) -> Response:
     """Make a key, and show its secret this once."""
     try:
-        made = await visit.post(*parts, body=body)
+        made = await visit.post(*_parts_of(visit, kind), *parts, body=body)
     except Refused as refused:
         if refused.problem.code == ConfirmationRequired.code:
             return visit.redirect(confirm_path(visit.app_path("keys")))
         return await _show_again(visit, refused)
     name, label, is_long = _SECRETS[kind]
-    shown = {"kind": kind, "label": label, "is_long": is_long, "secret": made[name], "key": made}
+    shown = {"label": label, "is_long": is_long, "secret": made[name], "key": made}
     return await visit.render("keys.html", **await _values_of(visit) | {"made": shown})
-
-
-async def _revoke(visit: Visit, *parts: str) -> Response:
-    await visit.call("DELETE", *parts)
-    return visit.redirect(visit.app_path("keys"), notice="key-revoked")
 
 
 def _read_overlap(visit: Visit) -> dict[str, Any]:
@@ -182,14 +165,13 @@ async def _show_again(visit: Visit, refused: Refused) -> Response:
 PAGES = (
     app_page("GET", "/keys", show_keys, Scope.KEYS_READ),
     app_page("POST", "/keys", create_api_key, Scope.KEYS_WRITE),
-    app_page("POST", "/keys/{key_id}/rotate", rotate_api_key, Scope.KEYS_WRITE),
-    app_page("POST", "/keys/{key_id}/revoke", revoke_api_key, Scope.KEYS_WRITE),
     app_page("POST", "/user-keys", create_user_key, Scope.KEYS_WRITE),
-    app_page("POST", "/user-keys/{key_id}/rotate", rotate_user_key, Scope.KEYS_WRITE),
-    app_page("POST", "/user-keys/{key_id}/revoke", revoke_user_key, Scope.KEYS_WRITE),
     app_page("POST", "/provider-keys", create_provider_key, Scope.KEYS_WRITE),
-    app_page("POST", "/provider-keys/{key_id}/rotate", rotate_provider_key, Scope.KEYS_WRITE),
-    app_page("POST", "/provider-keys/{key_id}/revoke", revoke_provider_key, Scope.KEYS_WRITE),
+    *(
+        app_page("POST", f"/{kind}/{{key_id}}/{name}", partial(answer, kind), Scope.KEYS_WRITE)
+        for kind in _SECRETS
+        for name, answer in (("rotate", rotate_key), ("revoke", revoke_key))
+    ),
     app_page("POST", "/settings", update_app, Scope.KEYS_WRITE),
     app_page("POST", "/delete", delete_app, Scope.KEYS_WRITE),
 )

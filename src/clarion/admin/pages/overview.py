@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from clarion.access.model import Scope
 from clarion.admin.figures import (
     RANGES,
@@ -19,7 +21,7 @@ from clarion.admin.figures import (
 )
 from clarion.admin.page import app_page
 from clarion.admin.visit import Visit
-from clarion.http.asgi import Response
+from clarion.http.asgi import Response, respond_json
 
 _DEFAULT = "1h"
 
@@ -40,7 +42,8 @@ async def answer_figures(visit: Visit) -> Response:
     """Return what the plots show and what goes on now; the page asks every few seconds."""
     _, chosen = _find_range(visit)
     figures = await _read_figures(visit, chosen)
-    return visit.answer_json(figures["plots"] | {"live": await visit.get("live")})
+    shown = figures["plots"] | {"live": await visit.get("live")}
+    return respond_json(200, msgspec.json.encode(shown))
 
 
 def _find_range(visit: Visit) -> tuple[str, Range]:
@@ -80,10 +83,8 @@ async def _read_figures(visit: Visit, chosen: Range) -> dict[str, Any]:
 
 
 async def _count(visit: Visit, chosen: Range, metric: str, group_by: str = "") -> dict[str, Any]:
-    counted: dict[str, Any] = await visit.get(
-        "analytics", metric=metric, interval=chosen.interval.value, group_by=group_by
-    )
-    return counted
+    interval = chosen.interval.value
+    return await visit.get("analytics", metric=metric, interval=interval, group_by=group_by)
 
 
 PAGES = (

@@ -1,4 +1,4 @@
-"""Providers: how they fare, the form of each kind, and tests."""
+"""Providers: their recent results, the form of each kind, and tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from clarion.access.model import Scope
-from clarion.admin.forms import fault, read_number, show_again
+from clarion.admin.forms import check_unused, read_number, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.provider_forms import FORMS, ProviderForm, read_secrets, read_settings
@@ -52,7 +52,15 @@ async def create_provider(visit: Visit) -> Response:
     channel = visit.field("channel") or form.channels[0]
     name = visit.field("name").strip()
     try:
-        await _check_unused(visit, channel, name)
+        await check_unused(
+            visit,
+            "providers",
+            channel,
+            name=name,
+            field="name",
+            rule="must have lower-case letters, digits, - or _",
+            what="a provider of this channel",
+        )
         made = await _put(visit, channel, name, kind, form)
     except Refused as refused:
         given = _given(visit) | {"channel": channel, "name": name, "kind": kind}
@@ -114,18 +122,7 @@ async def _show_refused(visit: Visit, provider: dict[str, Any], refused: Refused
 
 
 async def _find(visit: Visit) -> dict[str, Any]:
-    found: dict[str, Any] = await visit.get(*_parts_of(visit))
-    return found
-
-
-async def _check_unused(visit: Visit, channel: str, name: str) -> None:
-    if not name or "/" in name:
-        raise fault(visit, "name", "must have lower-case letters, digits, - or _")
-    try:
-        await visit.get("providers", channel, name)
-    except Refused:
-        return
-    raise fault(visit, "name", "is a provider of this channel already")
+    return await visit.get(*_parts_of(visit))
 
 
 async def _put(
@@ -140,9 +137,7 @@ async def _put(
         "sandbox": bool(visit.field("sandbox")),
         **{field: value for field, value in numbers.items() if value is not None},
     }
-    answer = await visit.call("PUT", "providers", channel, name, body=body)
-    made: dict[str, Any] = answer.json
-    return made
+    return (await visit.call("PUT", "providers", channel, name, body=body)).json
 
 
 def _given(visit: Visit) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clarion.access.model import Scope
-from clarion.admin.forms import fault, read_text, show_again
+from clarion.admin.forms import check_unused, read_text, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.visit import Visit
@@ -15,9 +15,7 @@ _SHOWN = 50
 
 
 async def list_segments(visit: Visit) -> Response:
-    after = visit.query.get("after")
-    page = await visit.get("segments", limit=_SHOWN, after=after)
-    return await visit.render("segments.html", items=page["items"], next=page["next"], after=after)
+    return await visit.render("segments.html", **await visit.get_page("segments", limit=_SHOWN))
 
 
 async def show_new_segment(visit: Visit) -> Response:
@@ -29,7 +27,14 @@ async def create_segment(visit: Visit) -> Response:
     name = visit.field("name").strip()
     segment = {"name": name, "filter": read_text(visit, "filter")}
     try:
-        await _check_unused(visit, name)
+        await check_unused(
+            visit,
+            "segments",
+            name=name,
+            field="name",
+            rule="must be a name of letters, digits and . _ -",
+            what="a segment of this app",
+        )
         await visit.call("PUT", "segments", name, body={"filter": segment["filter"]})
     except Refused as refused:
         return await _show_refused(visit, segment, refused, is_new=True)
@@ -70,16 +75,6 @@ async def count_users(visit: Visit) -> Response:
 async def delete_segment(visit: Visit) -> Response:
     await visit.call("DELETE", "segments", visit.parts["name"])
     return visit.redirect(visit.app_path("segments"), notice="segment-deleted")
-
-
-async def _check_unused(visit: Visit, name: str) -> None:
-    if not name or "/" in name:
-        raise fault(visit, "name", "must be a name of letters, digits and . _ -")
-    try:
-        await visit.get("segments", name)
-    except Refused:
-        return
-    raise fault(visit, "name", "is a segment of this app already")
 
 
 async def _show(

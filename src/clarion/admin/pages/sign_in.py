@@ -10,8 +10,8 @@ import segno
 from markupsafe import Markup
 
 from clarion.access.model import SignInStage
-from clarion.admin.operations import Answer, Refused
-from clarion.admin.page import Page
+from clarion.admin.operations import OperationAnswer, Refused
+from clarion.admin.page import AdminPage
 from clarion.admin.paths import ROOT, check_next
 from clarion.admin.permissions import Open
 from clarion.admin.visit import Visit
@@ -149,7 +149,7 @@ async def _show_again(visit: Visit, template: str, refused: Refused, **values: A
     )
 
 
-def _go_on(visit: Visit, answer: Answer) -> Response:
+def _go_on(visit: Visit, answer: OperationAnswer) -> Response:
     """Lead to what is missing from the sign-in, or else to where it began."""
     stage, after = SignInStage(answer.json["stage"]), visit.field("next")
     paths = {SignInStage.NEEDS_TOTP: f"{_CODE}?next={quote(after)}" if after else _CODE}
@@ -159,17 +159,17 @@ def _go_on(visit: Visit, answer: Answer) -> Response:
 
 
 PAGES = (
-    Page("GET", f"{ROOT}/sign-in", show_sign_in, Open.STRANGERS),
-    Page("POST", f"{ROOT}/sign-in", sign_in, Open.STRANGERS),
-    Page("GET", _CODE, show_code, Open.SIGNING_IN),
-    Page("POST", _CODE, give_code, Open.SIGNING_IN),
-    Page("GET", f"{ROOT}/setup", show_set_up, Open.STRANGERS),
-    Page("POST", f"{ROOT}/setup", set_up, Open.STRANGERS),
-    Page("GET", _ENROL, show_second_factor, Open.SIGNING_IN),
-    Page("POST", _ENROL, begin_second_factor, Open.SIGNING_IN),
-    Page("POST", f"{_ENROL}/confirm", confirm_second_factor, Open.SIGNING_IN),
-    Page("GET", f"{ROOT}/confirm", show_confirm),
-    Page("POST", f"{ROOT}/confirm", confirm),
-    Page("GET", _CHANGES, show_changes),
-    Page("POST", f"{ROOT}/sign-out", sign_out, Open.SIGNING_IN),
+    AdminPage("GET", f"{ROOT}/sign-in", show_sign_in, Open.STRANGERS),
+    AdminPage("POST", f"{ROOT}/sign-in", sign_in, Open.STRANGERS),
+    AdminPage("GET", _CODE, show_code, Open.SIGNING_IN),
+    AdminPage("POST", _CODE, give_code, Open.SIGNING_IN),
+    AdminPage("GET", f"{ROOT}/setup", show_set_up, Open.STRANGERS),
+    AdminPage("POST", f"{ROOT}/setup", set_up, Open.STRANGERS),
+    AdminPage("GET", _ENROL, show_second_factor, Open.SIGNING_IN),
+    AdminPage("POST", _ENROL, begin_second_factor, Open.SIGNING_IN),
+    AdminPage("POST", f"{_ENROL}/confirm", confirm_second_factor, Open.SIGNING_IN),
+    AdminPage("GET", f"{ROOT}/confirm", show_confirm),
+    AdminPage("POST", f"{ROOT}/confirm", confirm),
+    AdminPage("GET", _CHANGES, show_changes),
+    AdminPage("POST", f"{ROOT}/sign-out", sign_out, Open.SIGNING_IN),
 )

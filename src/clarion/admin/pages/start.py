@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.admin.page import Page
+from clarion.admin.page import AdminPage
 from clarion.admin.paths import ROOT, path_of
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
@@ -23,6 +23,6 @@ async def choose_app(visit: Visit) -> Response:
 
 
 PAGES = (
-    Page("GET", ROOT, start),
-    Page("GET", f"{ROOT}/choose", choose_app),
+    AdminPage("GET", ROOT, start),
+    AdminPage("GET", f"{ROOT}/choose", choose_app),
 )

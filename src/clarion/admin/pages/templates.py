@@ -120,13 +120,12 @@ async def _find_template(visit: Visit) -> dict[str, Any]:
 async def _find_newest(visit: Visit) -> dict[str, Any]:
     language = _language_of(visit)
     try:
-        found: dict[str, Any] = await visit.get(*_parts_of(visit), language=language)
+        return await visit.get(*_parts_of(visit), language=language)
     except Refused as refused:
         await visit.get("types", visit.parts["type_name"])
         if refused.problem.code != NotFound.code:
             raise
         return _empty_template(visit)
-    return found
 
 
 def _empty_template(visit: Visit) -> dict[str, Any]:
@@ -183,9 +182,7 @@ async def _try_preview(visit: Visit, template: dict[str, Any], sample: str) -> d
 
 async def _preview(visit: Visit, source: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
     body = {name: value for name, value in sample.items() if value is not None} | source
-    found: dict[str, Any] = await visit.post(
-        *_parts_of(visit), "preview", body=body, language=_language_of(visit)
-    )
+    found = await visit.post(*_parts_of(visit), "preview", body=body, language=_language_of(visit))
     return found | {"error": None}
 
 

@@ -83,13 +83,11 @@ async def _values_of(visit: Visit) -> dict[str, Any]:
 
     The subscribers of the largest ones are counted only when the page asks for it: that is slow.
     """
-    after, is_counted = visit.query.get("after"), "counted" in visit.query
-    page = await visit.get("topics", limit=_SHOWN, after=after)
+    is_counted = "counted" in visit.query
+    page = await visit.get_page("topics", limit=_SHOWN)
     counted = (await visit.get("stats"))["topics"] if is_counted else []
     return {
-        "items": page["items"],
-        "next": page["next"],
-        "after": after,
+        **page,
         "is_counted": is_counted,
         "subscribers": {each["topic"]: each["subscribers"] for each in counted},
         "given": {"topic": visit.field("topic")},

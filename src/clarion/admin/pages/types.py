@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clarion.access.model import Scope
-from clarion.admin.forms import fault, read_number, read_object, show_again
+from clarion.admin.forms import check_unused, read_number, read_object, show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.rendering import show_json, show_query
@@ -55,9 +55,7 @@ _NEW: dict[str, Any] = {
 
 
 async def list_types(visit: Visit) -> Response:
-    after = visit.query.get("after")
-    page = await visit.get("types", limit=_SHOWN, after=after)
-    return await visit.render("types.html", items=page["items"], next=page["next"], after=after)
+    return await visit.render("types.html", **await visit.get_page("types", limit=_SHOWN))
 
 
 async def show_type(visit: Visit) -> Response:
@@ -89,7 +87,14 @@ async def create_type(visit: Visit) -> Response:
     """Define a type that the app does not have yet."""
     name = visit.field("type").strip()
     try:
-        await _check_unused(visit, name)
+        await check_unused(
+            visit,
+            "types",
+            name=name,
+            field="type",
+            rule="must begin with a letter; letters, digits and . _ - follow",
+            what="a type of this app",
+        )
     except Refused as refused:
         return await _show_given(visit, refused, name, is_new=True)
     return await _save(visit, name, is_new=True)
@@ -120,16 +125,6 @@ async def _save(visit: Visit, name: str, *, is_new: bool) -> Response:
     except Refused as refused:
         return await _show_given(visit, refused, name, is_new=is_new)
     return visit.redirect(visit.app_path("types", name), notice="type-saved")
-
-
-async def _check_unused(visit: Visit, name: str) -> None:
-    if not name or "/" in name:
-        raise fault(visit, "type", "must begin with a letter; letters, digits and . _ - follow")
-    try:
-        await visit.get("types", name)
-    except Refused:
-        return
-    raise fault(visit, "type", "is a type of this app already")
 
 
 def _read_type(visit: Visit) -> dict[str, Any]:

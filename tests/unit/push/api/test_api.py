@@ -1,6 +1,7 @@
 """The HTTP API of the gateway, in process: shapes, rules for fields, who may call."""
 
 import json
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -91,7 +92,7 @@ class Api:
         self._framework = Litestar(
             route_handlers=[route for module in MODULES for route in module.ROUTES],
             dependencies={name: provide(part) for name, part in parts.items()},
-            exception_handlers={Exception: answer_error},
+            exception_handlers={Exception: partial(answer_error, {})},
             logging_config=None,
             openapi_config=None,
             dto=StrictBody,

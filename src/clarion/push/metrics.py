@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sized
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from clarion.telemetry.tallies import Scraped, Tally, counter, gauge
 
+if TYPE_CHECKING:
+    from clarion.push.connections import Connections
+    from clarion.push.registry import Registry
+
 _PRIORITIES = (10, 5, 1)
 _DELIVERY_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-
-
-class DeviceCounts(Protocol):
-    """The registry of devices, with what it has done since the start."""
-
-    hits: int
-    misses: int
-    registered: int
-    invalidated: int
-
-
-class ConnectionCounts(Sized, Protocol):
-    """The connections of devices, and how often one was looked up and found, or not."""
-
-    hits: int
-    misses: int
 
 
 class GatewayMetrics:
@@ -74,8 +62,8 @@ class GatewayMetrics:
 
 def watch_devices(
     registry: CollectorRegistry,
-    devices: DeviceCounts,
-    connections: ConnectionCounts,
+    devices: Registry,
+    connections: Connections,
     count_open_circuits: Callable[[], int],
 ) -> None:
     """Export what the registry of devices and the table of connections count by themselves."""
@@ -104,25 +92,3 @@ def watch_devices(
         yield gauge("clarion_device_circuits_open", doc, (), {(): count_open_circuits()})
 
     registry.register(Scraped(read))
-
-
-class CircuitMetrics:
-    """The state of every circuit breaker of this node; of several of a kind, the worst."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._readers: list[Callable[[], Mapping[str, str]]] = []
-        registry.register(Scraped(self._read))
-
-    def watch(self, read: Callable[[], Mapping[str, str]]) -> None:
-        """Export circuits, given by their names: `closed`, `open` or `half_open`."""
-        self._readers.append(read)
-
-    def _read(self) -> Iterable[Metric]:
-        states = {
-            (name,): _STATES[state] for read in self._readers for name, state in read().items()
-        }
-        doc = "State of a circuit breaker: 0 closed, 1 open, 2 half open."
-        yield gauge("apns_circuit_breaker_state", doc, ("circuit",), states)
-
-
-_STATES = {"closed": 0, "open": 1, "half_open": 2}

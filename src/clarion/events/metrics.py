@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
@@ -13,26 +13,11 @@ from prometheus_client.registry import Collector
 
 from clarion.telemetry.tallies import Scraped, Tally, counter, gauge
 
+if TYPE_CHECKING:
+    from clarion.events.backlog import Backlog
+    from clarion.events.ledger import LedgerCheck
+
 _DELIVERY_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3600)
-
-
-class QueueFigures(Protocol):
-    """What is known of the queue: measured in the background, never for a scrape."""
-
-    @property
-    def refused(self) -> Mapping[str, int]:
-        """Events that were refused since the start, by reason."""
-
-    def ages_s(self) -> Mapping[str, float]:
-        """Return for how long the oldest job of each lane has been due, in seconds."""
-
-    def lengths(self) -> Mapping[str, int]:
-        """Return how many jobs each lane has, due or not."""
-
-    @property
-    def dead_letters(self) -> int: ...
-
-    stuck: int
 
 
 class PipelineMetrics(Collector):
@@ -48,9 +33,9 @@ class PipelineMetrics(Collector):
         self.failures |= {(kind, is_dead): 0 for kind in kinds for is_dead in (False, True)}
         self.decide_times = Tally()
         self.delivery_times = Tally(_DELIVERY_BUCKETS_S)
-        self._queue: QueueFigures | None = None
+        self._queue: Backlog | None = None
 
-    def watch_queue(self, queue: QueueFigures) -> None:
+    def watch_queue(self, queue: Backlog) -> None:
         """Export the lengths and ages of the queue, and what was refused because of them."""
         self._queue = queue
 
@@ -105,17 +90,7 @@ class PipelineMetrics(Collector):
         yield gauge("clarion_deliveries_stuck", doc, (), {(): self._queue.stuck})
 
 
-class Ledger(Protocol):
-    """The check that nothing that was accepted is lost."""
-
-    @property
-    def difference(self) -> int: ...
-
-    @property
-    def checked(self) -> int: ...
-
-
-def watch_ledger(registry: CollectorRegistry, ledger: Ledger) -> None:
+def watch_ledger(registry: CollectorRegistry, ledger: LedgerCheck) -> None:
     """Export what was accepted and is neither finished nor waiting nor in progress."""
 
     def read() -> Iterable[Metric]:
@@ -125,31 +100,3 @@ def watch_ledger(registry: CollectorRegistry, ledger: Ledger) -> None:
         yield CounterMetricFamily("clarion_ledger_checks", doc, ledger.checked)
 
     registry.register(Scraped(read))
-
-
-class ChannelMetrics:
-    """Attempts with the providers of channels, by kind: their names are chosen by apps."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._attempts: dict[tuple[str, str, str], int] = defaultdict(int)
-        self._times = Tally()
-        self.disabled: dict[str, int] = defaultdict(int)
-        self.count_open: Callable[[], Mapping[tuple[str, str], int]] = dict
-        registry.register(Scraped(self._read))
-
-    def observe(self, channel: str, kind: str, outcome: object, seconds: float) -> None:
-        """Count an attempt by the class of its outcome."""
-        self._attempts[channel, kind, type(outcome).__name__.lower()] += 1
-        self._times.add(seconds, (channel, kind))
-
-    def _read(self) -> Iterable[Metric]:
-        labels = ("channel", "kind")
-        doc = "Attempts to deliver, by channel, kind of provider and outcome."
-        yield counter("clarion_channel_attempts", doc, (*labels, "outcome"), self._attempts)
-        doc = "Time of an attempt, by channel and kind of provider."
-        yield self._times.read("clarion_channel_attempt_seconds", doc, labels)
-        doc = "Providers that were disabled because their address is gone or never answered."
-        counts = {(channel,): count for channel, count in self.disabled.items()}
-        yield counter("clarion_providers_disabled", doc, ("channel",), counts)
-        doc = "Providers whose circuit breaker is open on this node."
-        yield gauge("clarion_provider_circuits_open", doc, labels, self.count_open())
