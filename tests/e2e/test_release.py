@@ -163,7 +163,9 @@ def test_the_checksums_and_the_notes_are_those_of_the_release(dist: Path) -> Non
     files = [path for path in dist.iterdir() if path.name != "SHA256SUMS"]
     assert listed == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     notes = (dist / f"clarion-{project()['version']}.md").read_text()
-    assert notes.startswith("### Added")
+    section = (ROOT / "CHANGELOG.md").read_text().partition(f"\n## {project()['version']} ")[2]
+    assert len(notes) > 1_000
+    assert notes.strip() in section
     assert "\n## " not in notes
 
 

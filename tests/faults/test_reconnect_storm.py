@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.timeout(SIZES.timeout_s)]
 SEED = 20_261_118
 SETTLED_S = 60.0
 QUERIES_EACH = 2.0
+RECORDED = "UPDATE devices SET last_seen_at = $1, connected_at = CASE WHEN"[:60]
 # With these PostgreSQL writes down every statement that it runs.
 LOGGING = {"log_statement": "all", "max_connections": "100"}
 STATEMENT = re.compile(r"LOG:  (?:execute [^:]+|statement): (.*)")
@@ -57,6 +58,16 @@ class Statements:
         found = (line.strip()[:60] for line in STATEMENT.findall(new))
         return Counter(line for line in found if not line.startswith(NO_QUERIES))
 
+    async def wait_for_recorded(self, devices: int) -> None:
+        """Wait until the nodes have recorded that devices are connected, which they do at times.
+
+        Otherwise it may be in the middle of the storm, as if the devices had asked for it.
+        """
+        recorded = 0
+        while recorded < devices:
+            recorded += self.take()[RECORDED]
+            await asyncio.sleep(0.1)
+
 
 async def reconnect_all(devices: ChaosDevices) -> float:
     """Drop every device, and return how long it takes until all are back."""
@@ -87,8 +98,9 @@ async def test_devices_that_reconnect_at_once_settle(
         await stack.enter_async_context(devices.running())
         devices.stabilise()
         statements = Statements(postgres)
-        statements.take()
         async with asyncio.timeout(SETTLED_S):
+            await statements.wait_for_recorded(SIZES.storm_devices)
+            statements.take()
             settled_s = await reconnect_all(devices)
         asked = statements.take()
         await asyncio.sleep(settled_s)  # as long without a storm, to see what else is asked

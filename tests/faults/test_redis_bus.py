@@ -163,7 +163,7 @@ async def test_a_subscription_that_the_server_lost_is_noticed(redis: RedisServer
             await until(lambda: pair.received.gaps == 1)
             pair.publisher.publish("all", b"heard")
             await until(lambda: pair.received.of("all") == [b"heard"])
-        assert ("redis_unavailable", "Deaf") in {
+        assert ("redis_unavailable", "SubscriptionLost") in {
             (each["event"], each.get("error")) for each in logs
         }
 

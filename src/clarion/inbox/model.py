@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from clarion.catalog.model import Priority
+from clarion.catalog.model import PriorityName
 from clarion.history.model import Actor, Content, Target
 from clarion.pages import PAGE_DEFAULT
 
@@ -46,7 +46,7 @@ class InboxRow(msgspec.Struct):
     id: str
     type: str
     category: str
-    priority: Priority
+    priority: PriorityName
     title: str | None
     body: str
     content: InboxContent

@@ -105,7 +105,7 @@ def _show(row: InboxRow) -> InboxItem:
         row.id,
         row.type,
         row.category,
-        row.priority.label,
+        row.priority,
         row.title,
         row.body,
         content.deeplink,

@@ -36,7 +36,7 @@ IDS = make_listings("outline", "id", _STATE)
 # Sorts after every id: they are written in hexadecimal digits.
 _NEWEST = "g"
 _ID = re.compile(r"[0-9a-f-]{36}")
-_PRIORITIES = {each.value: each for each in Priority}
+_PRIORITIES = {each.value: each.label for each in Priority}
 
 
 _decode = msgspec.json.Decoder(InboxContent).decode

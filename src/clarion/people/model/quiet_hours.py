@@ -60,7 +60,7 @@ class QuietWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The days on which it begins; every day if left out."""
 
 
-# All flags or all windows, never both: msgspec cannot tell two kinds of lists apart.
+# All flags or all windows, never both: msgspec cannot distinguish two kinds of lists.
 QuietHours: TypeAlias = tuple[bool | QuietWindow, ...]
 # As a client may send them.
 GivenQuietHours: TypeAlias = list[bool | QuietWindow] | QuietWindow
