@@ -245,7 +245,7 @@ class Apps:
     async def delete(self, app_id: str, now: int) -> App | None:
         """Mark an app as deleted, and end all its keys and tickets; return it, or None.
 
-        Its bundle id is free again at once. `AppDeletion` removes the rest in the background.
+        Its bundle id is free again at once. Housekeeping removes the rest.
         """
         mark = DELETE_APP.guard(id=app_id, now=now)
         revoke = (each.step(app_id=app_id, now=now) for each in REVOKE_ALL)

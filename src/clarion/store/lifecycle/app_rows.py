@@ -35,7 +35,7 @@ def find(table: Table[Any]) -> Statement:
 @cache
 def delete(table: Table[Any]) -> Statement:
     """Return the statement that deletes one of them."""
-    key = "".join(f" AND {name} = :{name}" for name in _key(table) if name != "app_id")
+    key = "".join(f" AND {name} = :{name}" for name in _key(table))
     return statement(
         f"delete_{table.name}_of_app",
         f"DELETE FROM {table.name} WHERE app_id = :app_id{key} RETURNING 1",

@@ -19,7 +19,9 @@ from clarion.store.lifecycle import user_rows
 from clarion.store.statement import Row, Value
 from clarion.store.table import Owner, Shape, Table
 
-_BY_ID = frozenset({Owner.ID, Owner.USER, Owner.PREFIX})
+# Tables whose rows name a user, in the order in which they are asked: of those with a prefix, all
+# rows of the app are read.
+_BY_ID = (Owner.ID, Owner.USER, Owner.PREFIX)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,9 +32,9 @@ async def is_named(engine: Engine, tables: Sequence[Table[Any]], app_id: str, us
     events of the app are read, in the turns of that app.
     """
     fetch, values = engine.fetch_slowly, values_of(app_id, user_id)
-    # Users first, jobs last: these have no index that begins with the user.
+    # Jobs come first among the tables, but no index of theirs begins with the user.
     by_id = [each for each in reversed(tables) if each.owner in _BY_ID]
-    for table in sorted(by_id, key=lambda each: each.owner is not Owner.ID):
+    for table in sorted(by_id, key=lambda each: _BY_ID.index(each.owner)):
         find = user_rows.find(table)
         if await fetch(find, **{name: values[name] for name in find.names}):
             return True
