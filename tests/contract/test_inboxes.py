@@ -6,10 +6,13 @@ import pytest
 
 from clarion.catalog.model import Category
 from clarion.errors import InvalidFields
-from clarion.inbox.model import InboxAction, InboxState
+from clarion.inbox.model import InboxAction, InboxState, InboxUpdate
 from clarion.inbox.port import Inboxes
 from clarion.inbox.sql.inboxes import SqlInboxes
+from clarion.inbox.sql.numbers import LOCK
+from clarion.inbox.sql.showing import update
 from clarion.store.engine import Engine
+from clarion.store.statement import Unit
 from tests.factories import NOW, new_app_id
 from tests.inbox import list_inbox, put
 from tests.replacing import replace
@@ -205,6 +208,32 @@ async def test_a_user_who_clicks_twice_does_not_fail_the_batch(
     await asyncio.gather(*(inboxes.apply(READ, app_id, "ana", made.id, NOW) for _ in range(20)))
     assert await inboxes.state(app_id, "ana") == InboxState(0, 2)
     assert not inboxes._locks  # type: ignore[attr-defined]
+
+
+async def test_what_one_batch_shows_and_forgets_is_not_counted(
+    engine: Engine, inboxes: Inboxes, app_id: str
+) -> None:
+    """A digest is shown as late as its notification becomes too old to be kept."""
+    hidden = await put(engine, app_id, is_shown=False)
+    change = InboxUpdate(
+        id=hidden.id,
+        title=None,
+        body="2 news",
+        content=hidden.content,
+        count=2,
+        expected_count=1,
+        is_new=True,
+    )
+    # Each step of the one comes before the same step of the other.
+    steps = (LOCK.step(app_id=app_id, user_id="ana"), *update(app_id, "ana", change))
+    before = engine.commit.batches
+    shown, _ = await asyncio.gather(
+        engine.write(Unit("ana", steps)), inboxes.forget(app_id, "ana", [hidden.id])
+    )
+    assert shown is not None
+    assert engine.commit.batches == before + 1
+    assert await inboxes.state(app_id, "ana") == InboxState(0, 1)
+    assert await list_inbox(engine, app_id) == []
 
 
 async def test_a_caller_that_goes_away_does_not_count_beside_the_next_one(

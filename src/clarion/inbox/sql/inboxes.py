@@ -113,7 +113,8 @@ class SqlInboxes:
             DELETE_ATTEMPTS.many([(each,) for each in ids]),
         )
         async with self._lock(app_id, user_id):
-            await self._engine.write(Unit(user_id, steps))
+            # After what its batch shows: that is counted as unread, and then deleted.
+            await self._engine.write(Unit(user_id, steps, is_last=True))
 
     async def changes(
         self, app_id: str, user_id: str, after: int, limit: int
