@@ -5,10 +5,11 @@ Each check returns the value as it is stored, or raises `ValueError` with the re
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 import zoneinfo
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from itertools import accumulate
 from typing import Annotated, Any, TypeVar
@@ -54,6 +55,12 @@ _LANGUAGE = re.compile(
 _NOT_PLAIN = frozenset({"Cc", "Cs"})
 # Scans a directory, which takes 34 ms: too slow to do while requests wait.
 _TIMEZONES = frozenset(zoneinfo.available_timezones())
+
+# Of names that are suggested for one that is not known.
+_LONGEST_SUGGESTED = 100
+_LENGTHS_APART = 2
+_COMPARED = 200
+_SIMILAR = 0.75
 
 # The key of a schema that replaces the one it is in.
 INSTEAD = "x-instead"
@@ -150,6 +157,10 @@ def check_user_id(text: str) -> str:
     return text
 
 
+def explain_missing_user(user_id: str) -> str:
+    return f"This app has no user {user_id}. Create the user with PUT /v1/users/{user_id}."
+
+
 def check_topic(text: str) -> str:
     """Return the name of a topic that users follow or devices subscribe to."""
     if not _TOPIC.fullmatch(text):
@@ -209,6 +220,19 @@ def check_value(field: str, check: Callable[[T], R], value: T) -> R:
         return check(value)
     except ValueError as error:
         raise InvalidFields(FieldFault(field, str(error))) from error
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean …?" with the known name that is nearest to this one, or nothing."""
+    if len(name) > _LONGEST_SUGGESTED:
+        return ""
+    folded = name.casefold()
+    # Comparing takes some microseconds a name: only those of about this length are looked at.
+    near = [each for each in known if abs(len(each) - len(name)) <= _LENGTHS_APART]
+    near.sort(key=lambda each: each[:1].casefold() != folded[:1])
+    by_folded = {each.casefold(): each for each in near[:_COMPARED]}
+    found = difflib.get_close_matches(folded, by_folded, n=1, cutoff=_SIMILAR)
+    return f"; did you mean {by_folded[found[0]]}?" if found else ""
 
 
 def is_plain(text: str) -> bool:

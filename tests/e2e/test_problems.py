@@ -1,5 +1,7 @@
 """Errors over real HTTP: always a problem, always naming what is wrong."""
 
+from typing import Any
+
 import pytest
 
 from tests.e2e.conftest import Server
@@ -68,6 +70,113 @@ def test_a_body_that_is_no_json_is_400_or_names_the_field(server: Server, body: 
 def test_malformed_json_is_called_so(server: Server) -> None:
     answer = server.app.post("/v1/keys", b'{"label": ')
     assert (answer.status, answer.problem["code"]) == (400, "malformed_body")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "reasons"),
+    [
+        (
+            "POST",
+            "/v1/events",
+            {"type": "POST_COMENT", "recipient": {"user_ids": ["x1", "x2"]}, "prority": 1},
+            {
+                "prority": "there is no such field; did you mean priority?",
+                "type": "there is no type POST_COMENT; did you mean POST_COMMENT?",
+                "recipient.user_ids[0]": "there is no user x1; create the user with PUT "
+                "/v1/users/x1",
+                "recipient.user_ids[1]": "there is no user x2; create the user with PUT "
+                "/v1/users/x2",
+            },
+        ),
+        (
+            "POST",
+            "/v1/events",
+            {"type": "No", "recipient": {"segment": "vip"}, "ttl_s": "1", "scheduled_at": "2026"},
+            {
+                "ttl_s": "must be an integer or null, not a string",
+                "scheduled_at": "must be a time, like 2026-01-31T12:00:00Z",
+                "type": "there is no type No",
+                "recipient.segment": "there is no segment vip; create it with PUT /v1/segments/vip",
+            },
+        ),
+        (
+            "POST",
+            "/v1/explain",
+            {"type": "POST_COMENT", "recipient": {"user_id": "x"}, "deeplink": "javascript:1"},
+            {
+                "deeplink": "must not be a javascript: link",
+                "type": "there is no type POST_COMENT; did you mean POST_COMMENT?",
+            },
+        ),
+        (
+            "PUT",
+            "/v1/users/x1",
+            {"email": "none", "phone": 12, "timezone": "Mars/X", "langauge": "en"},
+            {
+                "langauge": "there is no such field; did you mean language?",
+                "phone": "must be a string or null, not an integer",
+                "email": "must be an email address, like ana@example.com",
+                "timezone": "must be an IANA time zone name, like Europe/Berlin",
+            },
+        ),
+        (
+            "POST",
+            "/v1/keys",
+            {"label": "", "scopes": [], "expires_at": "2020-01-01T00:00:00"},
+            None,
+        ),
+        ("POST", "/v1/devices", {"platform": "andriod", "token": "/", "modl": "x"}, None),
+        (
+            "PUT",
+            "/v1/types/FAULTS",
+            {"display_name": " ", "default_channels": ["emial"], "priority": "hi", "digset": 1},
+            None,
+        ),
+        (
+            "PUT",
+            "/v1/types/POST_LIKE/templates/email",
+            {"body": "{{", "variables": ["1"], "language": "-", "sbject": "x"},
+            None,
+        ),
+        ("PUT", "/v1/categories/faults", {"title": " ", "default_channels": [], "x": 1}, None),
+    ],
+)
+def test_all_faults_of_a_body_are_in_one_answer(
+    server: Server, method: str, path: str, body: dict[str, Any], reasons: dict[str, str] | None
+) -> None:
+    answer = server.app.ask(method, path, body)
+    assert (answer.status, answer.problem["code"]) == (422, "invalid_fields")
+    found = {each["field"]: each["reason"] for each in answer.problem["errors"]}
+    if reasons is None:  # each field has one
+        assert sorted(name.partition("[")[0] for name in found) == sorted(body)
+    else:
+        assert found == reasons
+
+
+def test_a_type_that_is_not_there_is_followed_by_the_one_like_it(server: Server) -> None:
+    app = server.with_key(server.make_app()["api_key"])
+    assert app.ask("PUT", "/v1/types/order.shipped", {}).status == 200
+    missing = app.get("/v1/types/order.shiped")
+    assert missing.status == 404
+    assert missing.problem["detail"] == (
+        "There is no type order.shiped; did you mean order.shipped? "
+        "Create a type with PUT /v1/types/{type}."
+    )
+    # Of another app nothing is suggested.
+    assert "shipped" not in server.app.get("/v1/types/order.shiped").problem["detail"]
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/preferences", "/notifications", "/devices", "/topics", "/unread-count"]
+)
+def test_of_a_user_who_is_not_there_the_answer_says_how_to_create_one(
+    server: Server, path: str
+) -> None:
+    answer = server.app.get(f"/v1/users/nobody{path}")
+    assert (answer.status, answer.problem["detail"]) == (
+        404,
+        "This app has no user nobody. Create the user with PUT /v1/users/nobody.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +260,7 @@ def test_no_problem_shows_how_the_server_is_made(server: Server) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "known"),
     [
-        ("GET", "/v1/events?statsu=failed", "after, limit, status"),
+        ("GET", "/v1/events?statsu=failed", "after, limit, status; did you mean status?"),
         ("GET", "/v1/users/ana?statsu=1", "none"),
         ("GET", "/v1/users/ana/notifications?statsu=1", "after, category, limit, unread"),
         ("GET", "/v1/users/ana/unread-count?statsu=1", "none"),

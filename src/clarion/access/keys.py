@@ -13,7 +13,7 @@ import msgspec
 
 from clarion.access.model import ALL_SCOPES, ApiKey, Scope
 from clarion.errors import FieldFault, InvalidFields
-from clarion.fields import is_plain
+from clarion.fields import check_value, is_plain
 
 LABEL_LENGTH = 100
 # The prefix lets secret scanners find a leaked key; the id finds its row without a search.
@@ -93,12 +93,17 @@ def issue_key(
 
 def check_new_key(label: str, expires_at: int | None, now: int) -> None:
     """Raise `InvalidFields` if a new key must not be called this, or would have expired."""
-    if not 0 < len(label) <= LABEL_LENGTH:
-        raise InvalidFields(FieldFault("label", f"must have 1 to {LABEL_LENGTH} characters"))
-    if not is_plain(label):
-        raise InvalidFields(FieldFault("label", "must not contain control characters"))
+    check_value("label", check_label, label)
     if expires_at is not None and expires_at <= now:
         raise InvalidFields(FieldFault("expires_at", "must be in the future"))
+
+
+def check_label(label: str) -> str:
+    if not 0 < len(label) <= LABEL_LENGTH:
+        raise ValueError(f"must have 1 to {LABEL_LENGTH} characters")
+    if not is_plain(label):
+        raise ValueError("must not contain control characters")
+    return label
 
 
 def parse_scopes(texts: Iterable[str]) -> frozenset[Scope]:

@@ -26,9 +26,10 @@ from clarion.analytics.sql.aggregates import Analytics
 from clarion.catalog.model import Channel
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, InvalidFields
+from clarion.http.bodies import collect
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
-from clarion.http.shapes import check_choice, collect, read_moment, to_wire
+from clarion.http.shapes import check_choice, read_moment, to_wire
 from clarion.http.views import Timestamp
 from clarion.push.model import Platform
 

@@ -11,6 +11,7 @@ from clarion.catalog import built_in
 from clarion.catalog.entry import CatalogEntry, build_entry
 from clarion.catalog.model import CategoryDefinition, NotificationType
 from clarion.clock import Clock
+from clarion.fields import did_you_mean
 from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.tallies import Tally
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 # How old a cached entry may be. On the node that changes a type the change is effective at once, on
 # others when the bus brings it.
 CACHED_MS = 10_000
+# Names that an app has not, for which one that it has was looked for.
+_SUGGESTIONS_LIMIT = 1_000
 # Of all entries in the cache: the characters of their templates, and what each takes besides.
 _CACHE_LIMIT = 1 << 25
 _ENTRY_SIZE = 3_000
@@ -48,6 +51,7 @@ class Catalog:
         self._cache = NodeCache[tuple[str, str], CatalogEntry | None](
             CACHED_MS, _CACHE_LIMIT, size_of=_measure
         )
+        self._suggestions = NodeCache[tuple[str, str], str](CACHED_MS, _SUGGESTIONS_LIMIT)
         # Remove an entry from the cache of every node after a change of a type or template; and the
         # entries of an app after a change of a category.
         self.forget = Invalidation("catalog.type", self._forget, self._cache.forget_all)
@@ -64,6 +68,16 @@ class Catalog:
         async with self._locks[hash(key) % _LOCKS]:
             now = self._clock.monotonic()
             return await self._cache.find(key, now, lambda key: self.read(*key))
+
+    async def explain_missing(self, app_id: str, type_name: str) -> str:
+        """Return that there is no such type, and which similar name there is."""
+        key, now = (app_id, type_name), self._clock.monotonic()
+        suggestion = await self._suggestions.find(key, now, self._suggest)
+        return f"there is no type {type_name}{suggestion}"
+
+    async def _suggest(self, key: tuple[str, str]) -> str:
+        app_id, type_name = key
+        return did_you_mean(type_name, {*built_in.TYPES, *await self._types.list_names(app_id)})
 
     def _forget(self, app_id: str, type_name: str) -> None:
         self._cache.forget((app_id, type_name))

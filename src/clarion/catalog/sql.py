@@ -73,6 +73,10 @@ LIST_TYPES = statement(
     """SELECT definition FROM notification_types WHERE app_id = :app_id
     ORDER BY type LIMIT 1000""",
 )
+LIST_TYPE_NAMES = statement(
+    "list_type_names",
+    "SELECT type FROM notification_types WHERE app_id = :app_id ORDER BY type LIMIT 1000",
+)
 MEASURE_TYPES = statement(
     "measure_types",
     """SELECT COUNT(*), COALESCE(SUM(LENGTH(definition)), 0) FROM notification_types
@@ -145,6 +149,11 @@ class Types:
         """Return the app's definitions sorted by name, at most 1,000."""
         rows = await self._engine.fetch(LIST_TYPES, app_id=app_id)
         return tuple(_read_type(row[0]) for row in rows)
+
+    async def list_names(self, app_id: str) -> tuple[str, ...]:
+        """Return the names of the types that the app has defined, at most 1,000."""
+        rows = await self._engine.fetch(LIST_TYPE_NAMES, app_id=app_id)
+        return tuple(row[0] for row in rows)
 
     async def measure(self, app_id: str, without: str) -> tuple[int, int]:
         """Return how many definitions the app has except that of a type, and their bytes."""

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from clarion.catalog.model import Channel, Priority, PriorityName
 from clarion.clock import to_milliseconds
-from clarion.errors import FieldFault
+from clarion.errors import FieldFault, InvalidFields
 from clarion.events.model import Audience, AudienceKind, Event, EventStatus
 from clarion.fields import (
     NO_ZEROS,
@@ -34,7 +34,7 @@ from clarion.fields import (
     is_user_id,
 )
 from clarion.history.model import Actor, Content, Target
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, Checks
 
 RECIPIENTS_LIMIT = 10_000
 DATA_LIMIT_BYTES = 65_536
@@ -115,6 +115,14 @@ class EventDraft(Body):
     """What a click on the notification opens."""
     image_url: Annotated[ImageUrl, msgspec.Meta(max_length=2048)] | None = None
     """An image for the notification: an http or https URL, or a relative one."""
+
+    def checks(self) -> Checks:
+        return {"": partial(_check_timeless, self)}
+
+
+def _check_timeless(draft: EventDraft) -> None:
+    if faults := tuple(find_timeless_faults(draft)):
+        raise InvalidFields(*faults)
 
 
 def find_faults(

@@ -15,7 +15,6 @@ from clarion.events.decide.verdicts import Decision
 from clarion.events.decider import make_request
 from clarion.events.drafts import EventDraft, Recipient, find_timeless_faults, make_event
 from clarion.events.intake import find_entry, find_segment
-from clarion.events.model import Event
 from clarion.fields import REFUSED_SCHEMES, is_user_id
 from clarion.people.port import Segments
 
@@ -44,19 +43,17 @@ class Explainer:
     ) -> Explanation:
         """Return the decisions for one user: the recipient, or `user_id` of a segment."""
         user = _find_user(draft.recipient, user_id)
-        faults = find_timeless_faults(draft, self.refused_schemes)
+        faults = list(find_timeless_faults(draft, self.refused_schemes))
         entry = await find_entry(self.catalog, app_id, draft, faults)
+        segment = None
+        if (name := draft.recipient.segment) is not None:
+            segment = await find_segment(self.segments, app_id, name, faults)
+        if faults or entry is None:
+            raise InvalidFields(*faults)
         event = make_event(draft, app_id, "", at, priority=entry.type.priority)
-        is_recipient = await self._is_recipient(event, user)
+        is_recipient = segment is None or await self.segments.has_user(app_id, segment.filter, user)
         (prepared,) = await self.cases.read([make_request(event, user, entry, at)])
         return Explanation(user, is_recipient, decide(prepared.case))
-
-    async def _is_recipient(self, event: Event, user_id: str) -> bool:
-        name = event.audience.segment
-        if name is None:
-            return True
-        segment = await find_segment(self.segments, event.app_id, name)
-        return await self.segments.has_user(event.app_id, segment.filter, user_id)
 
 
 def _find_user(recipient: Recipient, user_id: str | None) -> str:

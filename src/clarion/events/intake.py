@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,13 +12,14 @@ from clarion.catalog.model import Channel
 from clarion.catalog.port import Catalog, CatalogEntry
 from clarion.errors import FieldFault, InvalidFields, StoreUnavailable
 from clarion.events.arrivals import Arrivals
-from clarion.events.drafts import EventDraft, find_faults, make_event
+from clarion.events.drafts import EventDraft, Recipient, find_faults, make_event
 from clarion.events.handover import Handover
 from clarion.events.leases import FIRST_TOKEN, LEASE_MS
 from clarion.events.model import AUDIENCES, DECISIONS, AudienceKind, Event, Job, JobKind, JobOutcome
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
 from clarion.fields import REFUSED_SCHEMES
+from clarion.http.bodies import leave_out
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
 from clarion.people.model import Segment
@@ -31,6 +32,8 @@ KNOWN_LIMIT = 200_000
 # Read without a pause.
 USERS_AT_ONCE = 200
 _FAULTS_LIMIT = 10
+# A draft without one of these is not compared with its type.
+_NEEDED_BY_TYPE = ("data", "channels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +50,30 @@ class Intake:
     refused_schemes: Collection[str] = REFUSED_SCHEMES
     _known: set[tuple[str, str]] = field(default_factory=set, init=False)
 
-    async def prepare(self, app_id: str, draft: EventDraft) -> Event:
-        """Return the event of a draft; `InvalidFields` names every fault of the draft."""
+    async def prepare(
+        self, app_id: str, draft: EventDraft | None, known: Collection[FieldFault] = ()
+    ) -> Event:
+        """Return the event of a draft; `InvalidFields` names every fault of the draft.
+
+        `known` are the faults of parts that the draft is without; there is none if it cannot be
+        without one of them.
+        """
+        if draft is None:
+            raise InvalidFields(*known)
         now = self.ports.clock.now()
-        faults = find_faults(draft, now, self.refused_schemes)
+        faults = [*known, *leave_out(find_faults(draft, now, self.refused_schemes), known)]
         entry = await find_entry(self.ports.catalog, app_id, draft, faults)
+        segment = None
+        if not any(each.field.startswith("recipient") for each in faults):
+            segment = await self._find_recipients(app_id, draft.recipient, faults)
+        if faults or entry is None:
+            raise InvalidFields(*faults)
         event_id = self.ports.clock.new_id()
         event = make_event(
             draft, app_id, event_id, now, priority=entry.type.priority, trace=find_context()
         )
         await check_context(entry, _template_channels(draft, entry), event.content)
-        await self._check_recipients(event, draft)
-        return await self._fix_segment(event)
+        return event if segment is None else fix_segment(event, segment)
 
     async def accept(
         self, events: Sequence[Event], once: IdempotencyClaim | None = None
@@ -154,11 +169,20 @@ class Intake:
         """Look a user up again next time: they may be deleted."""
         self._known.discard((app_id, user_id))
 
-    async def _check_recipients(self, event: Event, draft: EventDraft) -> None:
-        app_id = event.app_id
-        unknown = [i for i in event.audience.ids if (app_id, i) not in self._known]
-        if not unknown:
-            return
+    async def _find_recipients(
+        self, app_id: str, recipient: Recipient, faults: list[FieldFault]
+    ) -> Segment | None:
+        """Return the segment of a recipient, if it is one; note the users that do not exist."""
+        if recipient.segment is not None:
+            return await find_segment(self.ports.segments, app_id, recipient.segment, faults)
+        named = recipient.user_ids or ([recipient.user_id] if recipient.user_id else [])
+        unknown = [each for each in dict.fromkeys(named) if (app_id, each) not in self._known]
+        if unknown:
+            faults += _missing_faults(recipient, await self._find_missing(app_id, unknown))
+        return None
+
+    async def _find_missing(self, app_id: str, unknown: Sequence[str]) -> list[str]:
+        """Return which of these users do not exist."""
         missing: list[str] = []
         slices = Slices()
         for start in range(0, len(unknown), USERS_AT_ONCE):
@@ -167,16 +191,7 @@ class Intake:
             self._remember(app_id, found)
             missing += [user_id for user_id in some if user_id not in found]
             await slices.pause()
-        if missing:
-            raise InvalidFields(*_missing_faults(draft, missing))
-
-    async def _fix_segment(self, event: Event) -> Event:
-        """Return the event with the filter that its segment has now."""
-        name = event.audience.segment
-        if name is None:
-            return event
-        segment = await find_segment(self.ports.segments, event.app_id, name)
-        return replace(event, audience=replace(event.audience, filter=segment.filter))
+        return missing
 
     def _remember(self, app_id: str, found: Collection[str]) -> None:
         if len(self._known) + len(found) > KNOWN_LIMIT:
@@ -184,27 +199,32 @@ class Intake:
         self._known.update((app_id, user_id) for user_id in found)
 
 
-async def find_segment(segments: Segments, app_id: str, name: str) -> Segment:
-    """Return the segment of a recipient; `InvalidFields` if there is none."""
+async def find_segment(
+    segments: Segments, app_id: str, name: str, faults: list[FieldFault]
+) -> Segment | None:
+    """Return the segment of a recipient, or note that there is none."""
     segment = await segments.get(app_id, name)
     if segment is None:
-        raise InvalidFields(FieldFault("recipient.segment", f"there is no segment {name}"))
+        reason = f"there is no segment {name}; create it with PUT /v1/segments/{name}"
+        faults.append(FieldFault("recipient.segment", reason))
     return segment
 
 
+def fix_segment(event: Event, segment: Segment) -> Event:
+    """Return the event with the filter that its segment has now."""
+    return replace(event, audience=replace(event.audience, filter=segment.filter))
+
+
 async def find_entry(
-    catalog: Catalog, app_id: str, draft: EventDraft, faults: Iterable[FieldFault]
-) -> CatalogEntry:
-    """Return the type of a draft; `InvalidFields` names these faults and those of its data."""
+    catalog: Catalog, app_id: str, draft: EventDraft, faults: list[FieldFault]
+) -> CatalogEntry | None:
+    """Return the type of a draft, and note its faults and those of the data."""
     entry = await catalog.find(app_id, draft.type)
     if entry is None:
-        raise InvalidFields(FieldFault("type", f"there is no type {draft.type}"))
-    found = tuple(faults)
+        faults.append(FieldFault("type", await catalog.explain_missing(app_id, draft.type)))
     # Data that is too large or too deep is not looked at.
-    if not any(each.field == "data" for each in found):
-        found += await _find_type_faults(draft, entry)
-    if found:
-        raise InvalidFields(*found)
+    elif not any(each.field.startswith(_NEEDED_BY_TYPE) for each in faults):
+        faults += await _find_type_faults(draft, entry)
     return entry
 
 
@@ -242,12 +262,11 @@ def _template_channels(draft: EventDraft, entry: CatalogEntry) -> frozenset[Chan
     return frozenset(template_channel(entry, each) for each in chosen)
 
 
-def _missing_faults(draft: EventDraft, missing: Sequence[str]) -> list[FieldFault]:
-    """Return a fault for each missing user, at its place in the request."""
-    named = draft.recipient.user_ids
-    if named is None:
-        return [FieldFault("recipient.user_id", f"there is no user {missing[0]}")]
-    return [
-        FieldFault(f"recipient.user_ids[{named.index(user_id)}]", f"there is no user {user_id}")
-        for user_id in missing[:_FAULTS_LIMIT]
-    ]
+def _missing_faults(recipient: Recipient, missing: Sequence[str]) -> Iterator[FieldFault]:
+    """Yield a fault for each missing user, at its place in the request."""
+    for user_id in missing[:_FAULTS_LIMIT]:
+        place = "user_id"
+        if recipient.user_ids is not None:
+            place = f"user_ids[{recipient.user_ids.index(user_id)}]"
+        reason = f"there is no user {user_id}; create the user with PUT /v1/users/{user_id}"
+        yield FieldFault(f"recipient.{place}", reason)

@@ -29,10 +29,9 @@ from clarion.fields import (
     is_plain,
 )
 from clarion.http.asgi import is_json
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, collect
 from clarion.http.decoding import decode
 from clarion.http.encoded_words import read_text
-from clarion.http.shapes import collect
 
 MESSAGE_LIMIT_BYTES = 4_096
 TITLE_LENGTH = 256

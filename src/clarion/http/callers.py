@@ -87,5 +87,8 @@ def find_owner(caller: Caller, user_id: str | None, scope: Scope) -> tuple[str, 
         return user.app_id, user.user_id
     app = require_app(caller, scope)
     if not is_user_id(user_id):
-        raise NotFound(f"There is no user {user_id!r}.")
+        raise NotFound(
+            f"This app has no user {user_id!r}: a user id has 1 to 128 letters, digits or "
+            ". _ ~ : @ = + | -"
+        )
     return app.app_id, user_id

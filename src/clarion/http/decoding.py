@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
 
 from clarion.errors import FieldFault, InvalidFields, MalformedBody
+from clarion.fields import did_you_mean
+from clarion.http.bodies import Body, collect, leave_out
 
 T = TypeVar("T")
 # Faults of a body that are named, and items of a list or map that are looked into.
@@ -47,17 +49,43 @@ _PHRASES = (
 
 # Bytes that are not UTF-8, and endless nesting, are no error of the decoder's own.
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_BYTE = re.compile(r" \(byte (\d+)\)$")
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes | memoryview) -> T:
-    """Return a body as its type; `MalformedBody` or `InvalidFields` if it does not fit."""
+    """Return a body as its type; `MalformedBody` or `InvalidFields` if it does not fit.
+
+    If a field does not fit its type, the checks of the other fields are made all the same, so that
+    one answer names every fault.
+    """
+    decoded, faults = decode_partly(decoder, body)
+    if not faults:
+        return cast("T", decoded)
+    if isinstance(decoded, Body):
+        faults += _find_more_faults(decoded, faults)
+    raise InvalidFields(*faults)
+
+
+def decode_partly(
+    decoder: msgspec.json.Decoder[T], body: bytes | memoryview
+) -> tuple[T, list[FieldFault]] | tuple[None, list[FieldFault]]:
+    """Return a body without the parts that do not fit its type, and the faults of these parts.
+
+    The body is None if it cannot be without one of them. `MalformedBody` if it is not JSON.
+    """
     try:
-        return decoder.decode(bytes(body))
-    except msgspec.ValidationError as error:
-        raise InvalidFields(*_find_faults(body, decoder.type, str(error))) from error
+        return decoder.decode(bytes(body)), []
+    except msgspec.ValidationError:
+        return _decode_rest(_parse(bytes(body)), decoder.type)
     except _NOT_JSON as error:
-        msg = None if body else "The request has no body; send JSON."
-        raise MalformedBody(msg) from error
+        raise MalformedBody(_explain_syntax(bytes(body), error)) from error
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except _NOT_JSON as error:  # after the first fault
+        raise MalformedBody(_explain_syntax(body, error)) from error
 
 
 def explain(message: str) -> str:
@@ -71,60 +99,120 @@ def _name_types(names: list[str]) -> str:
     return " or ".join(_TYPE_NAMES.get(name, name) for name in names)
 
 
-def _find_faults(body: bytes | memoryview, body_type: Any, message: str) -> list[FieldFault]:
-    """Return the faults of a body; the decoder itself stops at the first one.
+def _explain_syntax(body: bytes, error: Exception) -> str:
+    """Return what is wrong with JSON, and where; never a part of it, which may be secret."""
+    if not body:
+        return "The request has no body; send JSON."
+    if isinstance(error, UnicodeDecodeError):
+        return f"The body is not UTF-8{_find_other_bytes(body)}."
+    if isinstance(error, RecursionError):
+        return "The body is not valid JSON: it is nested too deeply."
+    reason = str(error).removeprefix("JSON is malformed: ")
+    if reason == "Input data was truncated":
+        return f"The body is not valid JSON: it ends too early{_describe_place(body, len(body))}."
+    at = _BYTE.search(reason)
+    reason = _BYTE.sub("", reason)
+    # The place of what follows the JSON is given as that of its second character.
+    index = int(at[1]) - (reason == "trailing characters") if at else 0
+    return f"The body is not valid JSON: {reason}{_describe_place(body, index) if at else ''}."
 
-    Each value of the body that does not fit its type is looked into, until the values are found
-    that are wrong by themselves.
-    """
-    first = _fault(message, body_type)
+
+def _find_other_bytes(body: bytes) -> str:
+    # The error of the decoder has the place in its string only.
     try:
-        value = msgspec.json.decode(bytes(body))
-    except _NOT_JSON:  # after the first fault
-        return [first]
-    return list(islice(_walk(value, body_type, ""), FAULTS_LIMIT)) or [first]
+        body.decode()
+    except UnicodeDecodeError as error:
+        return _describe_place(body, error.start)
+    return ""
 
 
-def _walk(value: Any, value_type: Any, place: str) -> Iterator[FieldFault]:
+def _describe_place(body: bytes, at: int) -> str:
+    before = body[:at].decode(errors="replace")
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    return f" at line {line}, column {column}"
+
+
+def _decode_rest(value: Any, body_type: Any) -> tuple[Any, list[FieldFault]]:
+    faults = list[FieldFault]()
+    fits = _prune(value, body_type, "", faults)
+    return msgspec.convert(value, body_type) if fits else None, faults[:FAULTS_LIMIT]
+
+
+def _find_more_faults(body: Body, known: Collection[FieldFault]) -> Iterator[FieldFault]:
+    """Yield what the checks of a body find, other than in the fields with faults."""
+    try:
+        collect(body.checks())
+    except InvalidFields as error:
+        yield from leave_out(error.faults, known)
+
+
+def _prune(value: Any, value_type: Any, place: str, faults: list[FieldFault]) -> bool:
+    """Remove the parts of a value that do not fit its type, and note the fault of each.
+
+    Return whether the rest fits. The decoder itself stops at the first fault: so each part that
+    does not fit is looked into, until the parts are found that are wrong by themselves.
+    """
     try:
         msgspec.convert(value, value_type)
     except msgspec.ValidationError as error:
-        inner = list(islice(_walk_into(value, value_type, place), FAULTS_LIMIT))
-        yield from inner or [_fault(str(error), value_type, place)]
+        known = len(faults)
+        if known < FAULTS_LIMIT:
+            _prune_parts(value, value_type, place, faults)
+            if len(faults) == known:
+                faults.append(_fault(str(error), value_type, place))
+                return False
+        return _fits(value, value_type)
+    return True
 
 
-def _walk_into(value: Any, value_type: Any, place: str) -> Iterator[FieldFault]:
-    """Yield the faults of the parts of a value, if it is of the kind that its type asks for."""
+def _fits(value: Any, value_type: Any) -> bool:
+    try:
+        msgspec.convert(value, value_type)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _prune_parts(value: Any, value_type: Any, place: str, faults: list[FieldFault]) -> None:
+    """Prune the parts of a value, if it is of the kind that its type asks for."""
     for option in _list_options(value_type):
         origin, arguments = get_origin(option), get_args(option)
         if isinstance(value, dict) and _is_struct(option):
-            yield from _walk_fields(value, option, place)
+            _prune_fields(value, option, place, faults)
         elif isinstance(value, dict) and origin is dict:
-            for key, each in islice(value.items(), ITEMS_LIMIT):
-                yield from _walk(each, arguments[1], f"{place}.{key}")
+            for key, each in list(islice(value.items(), ITEMS_LIMIT)):
+                if not _prune(each, arguments[1], f"{place}.{key}", faults):
+                    del value[key]
         elif isinstance(value, list) and origin in (list, tuple):
-            yield from _walk_items(value, arguments[0], place)
+            _prune_items(value, arguments[0], place, faults)
 
 
-def _walk_items(items: list[Any], item_type: Any, place: str) -> Iterator[FieldFault]:
+def _prune_items(items: list[Any], item_type: Any, place: str, faults: list[FieldFault]) -> None:
+    unfit = list[int]()
     for index, each in enumerate(items[:ITEMS_LIMIT]):
-        for fault in _walk(each, item_type, f"{place}[{index}]"):
-            yield fault
+        if not _prune(each, item_type, f"{place}[{index}]", faults):
+            unfit.append(index)
             # If the first of many numbers is wrong, often all of them are.
             if not isinstance(each, (dict, list)):
-                return
+                break
+    for index in reversed(unfit):
+        del items[index]
 
 
-def _walk_fields(value: dict[str, Any], struct: Any, place: str) -> Iterator[FieldFault]:
+def _prune_fields(value: dict[str, Any], struct: Any, place: str, faults: list[FieldFault]) -> None:
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
     if struct.__struct_config__.forbid_unknown_fields:
-        for name in value.keys() - fields.keys():
-            yield FieldFault(_join(place, name), _UNKNOWN)
+        for name in [each for each in value if each not in fields]:
+            del value[name]
+            if len(faults) < FAULTS_LIMIT:
+                reason = f"{_UNKNOWN}{did_you_mean(name, fields)}"
+                faults.append(FieldFault(_join(place, name), reason))
     for name, field in fields.items():
-        if name in value:
-            yield from _walk(value[name], field.type, _join(place, name))
-        elif field.required:
-            yield FieldFault(_join(place, name), _MISSING)
+        if name not in value:
+            if field.required:
+                faults.append(FieldFault(_join(place, name), _MISSING))
+        elif not _prune(value[name], field.type, _join(place, name), faults):
+            del value[name]
 
 
 def _list_options(value_type: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from clarion.errors import FieldFault, InvalidFields
+from clarion.fields import did_you_mean
 from clarion.http.asgi import Operation
 from clarion.http.decoding import explain
 
@@ -26,7 +27,10 @@ def check_names(query: bytes, known: Collection[str]) -> None:
     if unknown:
         takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
         reason = f"is not a parameter of this operation; {takes}"
-        raise InvalidFields(*(FieldFault(name, reason) for name in unknown[:_FAULTS_LIMIT]))
+        faults = (
+            FieldFault(name, reason + did_you_mean(name, known)) for name in unknown[:_FAULTS_LIMIT]
+        )
+        raise InvalidFields(*faults)
 
 
 def list_parameters(operation: Operation) -> frozenset[str]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import UNSET
 
 from clarion import clock
 from clarion.errors import FieldFault, InvalidFields
 from clarion.http.asgi import Parameter as FastParameter
-from clarion.http.bodies import Body
+from clarion.http.bodies import collect
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,35 +41,6 @@ class Items(msgspec.Struct, Generic[T]):
     """The items of this page."""
     next: str | None
     """The value of `?after=` for the next page; null on the last page."""
-
-
-def collect(checks: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
-    """Run a check for each field and return their results.
-
-    A check raises `ValueError` with the reason, or `InvalidFields` for fields inside its own; all
-    faults are reported at once.
-    """
-    values, faults = {}, list[FieldFault]()
-    for field, check in checks.items():
-        try:
-            values[field] = check()
-        except ValueError as error:
-            faults.append(FieldFault(field, str(error)))
-        except InvalidFields as error:
-            faults += error.faults
-    if faults:
-        raise InvalidFields(*faults)
-    return values
-
-
-def given_checks(
-    body: Body, check: Callable[[str, Any], object]
-) -> dict[str, Callable[[], object]]:
-    """Return for `collect` a check of each field that a body gives: not of those left out."""
-    given = {name: getattr(body, name) for name in body.__struct_fields__}
-    return {
-        name: partial(check, name, value) for name, value in given.items() if value is not UNSET
-    }
 
 
 def check_choice(choices: type[E], text: str) -> E:

@@ -13,6 +13,7 @@ from enum import Enum, auto
 
 from clarion.clock import Clock
 from clarion.errors import NotFound, ServiceError
+from clarion.fields import explain_missing_user
 from clarion.nodes.bus import ALONE, Bus
 from clarion.nodes.cache import NodeCache
 from clarion.nodes.invalidation import Invalidation
@@ -94,7 +95,7 @@ class ActiveUsers:
             self._known.forget((app_id, user_id))
             state = await self._find(app_id, user_id)
         if state is UserState.GONE or (state is UserState.UNKNOWN and must_be_created):
-            raise NotFound("This app has no such user. Create it with PUT /v1/users/{id}.")
+            raise NotFound(explain_missing_user(user_id))
 
     def _find(self, app_id: str, user_id: str) -> Awaitable[UserState]:
         return self._known.find((app_id, user_id), self._clock.now(), self._read)

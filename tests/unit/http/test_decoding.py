@@ -2,13 +2,15 @@
 
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
 import pytest
 
 from clarion.errors import InvalidFields, MalformedBody
-from clarion.http.decoding import FAULTS_LIMIT, decode
+from clarion.http.bodies import Body, Checks
+from clarion.http.decoding import FAULTS_LIMIT, decode, decode_partly
 
 
 class Colour(StrEnum):
@@ -90,14 +92,36 @@ def test_a_fault_says_what_would_be_right(value: bytes, field: str, reason: str)
     assert (fault.field, fault.reason) == (field, reason)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff"])
-def test_what_is_no_json_is_malformed(body: bytes) -> None:
-    with pytest.raises(MalformedBody):
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "The request has no body; send JSON."),
+        (b"{", "The body is not valid JSON: it ends too early at line 1, column 2."),
+        (b"nul", "The body is not valid JSON: it ends too early at line 1, column 4."),
+        (b"\xff", "The body is not valid JSON: invalid character at line 1, column 1."),
+        (
+            b'{"name": "a",\n "size": 1,,\n "at": null}',
+            "The body is not valid JSON: object keys must be strings at line 2, column 12.",
+        ),
+        (
+            '{"name": "äöü" "size": 1}'.encode(),
+            "The body is not valid JSON: expected ',' or '}' at line 1, column 16.",
+        ),
+        (
+            b'{"name": "secret"} secret',
+            "The body is not valid JSON: trailing characters at line 1, column 20.",
+        ),
+        (b'{"name": "secret\xff"}', "The body is not UTF-8 at line 1, column 17."),
+    ],
+)
+def test_malformed_json_is_explained_with_its_place(body: bytes, detail: str) -> None:
+    with pytest.raises(MalformedBody) as caught:
         decode(WHOLE, body)
+    assert caught.value.detail == detail
 
 
 def test_nesting_without_end_is_malformed() -> None:
-    with pytest.raises(MalformedBody):
+    with pytest.raises(MalformedBody, match="nested too deeply"):
         decode(msgspec.json.Decoder(), b"[" * 100_000 + b"]" * 100_000)
 
 
@@ -117,6 +141,52 @@ def test_all_faults_are_named_at_once() -> None:
         "size",
         "y",
     ]
+
+
+def test_a_misspelt_field_is_followed_by_the_one_that_is_like_it() -> None:
+    with pytest.raises(InvalidFields) as caught:
+        decode(WHOLE, b'{"part": {"nubmer": 1, "number": 1}, "Colour": [], "zzz": 1}')
+    assert {each.field: each.reason for each in caught.value.faults} == {
+        "part.nubmer": "there is no such field; did you mean number?",
+        "Colour": "there is no such field; did you mean colours?",
+        "zzz": "there is no such field",
+    }
+
+
+class Checked(Body):
+    name: str = ""
+    size: int = 1
+    tags: list[str] = msgspec.field(default_factory=list)
+
+    def checks(self) -> Checks:
+        return {name: partial(self._check, name) for name in ("name", "size", "tags")}
+
+    def _check(self, name: str) -> None:
+        if getattr(self, name) in ("", 0, ["x"]):
+            raise ValueError("must be something")
+
+
+def test_the_checks_of_other_fields_are_made_beside_a_fault() -> None:
+    """Their faults would come only after the first is mended."""
+    body = b'{"name": "", "size": "7", "tags": ["x", 1], "nmae": 1}'
+    with pytest.raises(InvalidFields) as caught:
+        decode(msgspec.json.Decoder(Checked), body)
+    # What is left of a field with a fault is not checked.
+    assert [each.field for each in caught.value.faults] == ["nmae", "size", "tags[1]", "name"]
+    # Where nothing is wrong with the types, the handler makes the checks.
+    assert decode(msgspec.json.Decoder(Checked), b'{"name": ""}') == Checked(name="")
+
+
+def test_what_is_left_without_the_faults_is_read() -> None:
+    body = (
+        b'{"part": {"number": 7, "names": ["a", 1, "b"], "x": 1}, "size": 9, "by_name": {"a": 1}}'
+    )
+    rest, faults = decode_partly(WHOLE, body)
+    assert rest == Whole(Part(7, ["a", "b"]))
+    assert [each.field for each in faults] == ["part.x", "part.names[1]", "size", "by_name.a"]
+    rest, faults = decode_partly(WHOLE, b'{"size": 9}')
+    assert rest is None  # it cannot be without the part
+    assert [each.field for each in faults] == ["part", "size"]
 
 
 def test_so_many_faults_are_named_and_no_more() -> None:

@@ -51,8 +51,8 @@ def test_a_name_that_is_not_known_is_refused_with_those_that_are() -> None:
         check_names(b"limit=1&limt=2&unred=", {"unread", "limit"})
     reason = "is not a parameter of this operation; it takes limit, unread"
     assert [(each.field, each.reason) for each in refused.value.faults] == [
-        ("limt", reason),
-        ("unred", reason),
+        ("limt", f"{reason}; did you mean limit?"),
+        ("unred", f"{reason}; did you mean unread?"),
     ]
 
 

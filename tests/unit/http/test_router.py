@@ -52,7 +52,11 @@ def faults(problem: dict[str, Any]) -> list[tuple[str, str]]:
         ("limit=1", ("shop", "is required")),
         (
             "shop=a&limt=1",
-            ("limt", "is not a parameter of this operation; it takes is_open, limit, shop"),
+            (
+                "limt",
+                "is not a parameter of this operation; it takes is_open, limit, shop; "
+                "did you mean limit?",
+            ),
         ),
     ],
 )

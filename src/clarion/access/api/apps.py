@@ -20,6 +20,7 @@ from clarion.access.provisioning import (
     BUNDLE_ID,
     NewApp,
     check_app_name,
+    check_bundle_id,
     check_per_hour,
     propose_app,
 )
@@ -29,12 +30,12 @@ from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import existing
 from clarion.fields import VISIBLE, AppId, documented
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, Checks, collect, given_checks
 from clarion.http.callers import ApiRequest, admin_of, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import Items, check_limit, collect, given_checks
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp
 from clarion.pages import PAGE_DEFAULT, cut_page
 
@@ -51,6 +52,9 @@ class NewAppBody(Body):
     """The bundle id, like `com.example.app`; no other app has it."""
     allowed_origins: AllowedOrigins = msgspec.field(default_factory=list)
 
+    def checks(self) -> Checks:
+        return _checks_of(self)
+
 
 class AppChange(Body):
     """What to change of an app; what is left out stays."""
@@ -63,6 +67,9 @@ class AppChange(Body):
     category_per_hour: PerHour | UnsetType = UNSET
     """The same for each category."""
 
+    def checks(self) -> Checks:
+        return _checks_of(self)
+
 
 class OwnAppChange(Body):
     """What an app may change of itself; what is left out stays."""
@@ -72,6 +79,9 @@ class OwnAppChange(Body):
     """Notifications that a user gets in an hour; 0: no limit, null: that of the installation."""
     category_per_hour: PerHour | UnsetType = UNSET
     """The same for each category."""
+
+    def checks(self) -> Checks:
+        return _checks_of(self)
 
 
 class CreatedApp(AppView):
@@ -124,6 +134,7 @@ class AppsController(Controller):
         """
         caller = admin_of(request, Role.ADMIN)
         check_creator(request, keyring.clock)
+        collect(data.checks())
         new = propose_app(
             name=data.name,
             bundle_id=data.bundle_id,
@@ -225,14 +236,19 @@ async def _find_apps(apps: Apps, caller: AdminCaller, after: str, limit: int) ->
 async def _update(
     app_id: str, data: AppChange | OwnAppChange, apps: Apps, known_apps: KnownApps
 ) -> AppView:
-    changes = collect(given_checks(data, lambda name, value: _CHECKS[name](value)))
+    changes = collect(data.checks())
     app = _found(await apps.update(app_id, **changes), app_id)
     known_apps.forget(app_id)
     return show_app(app)
 
 
+def _checks_of(data: Body) -> Checks:
+    return given_checks(data, lambda name, value: _CHECKS[name](value))
+
+
 _CHECKS: dict[str, Callable[[Any], object]] = {
     "name": check_app_name,
+    "bundle_id": check_bundle_id,
     "allowed_origins": check_origins,
     "user_per_hour": check_per_hour,
     "category_per_hour": check_per_hour,

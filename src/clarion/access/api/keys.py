@@ -11,7 +11,7 @@ from litestar import Controller, Response, delete, get, post
 from clarion.access.administrators.api.callers import check_creator
 from clarion.access.app_keys import Overlap, check_overlap
 from clarion.access.callers import Callers
-from clarion.access.keys import issue_key
+from clarion.access.keys import check_label, issue_key, parse_scopes
 from clarion.access.model import (
     SCOPES_OF,
     AdminCaller,
@@ -27,7 +27,7 @@ from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import FieldFault, Forbidden, InvalidFields, NotFound, existing
 from clarion.fields import Label, Moment, instead
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, Checks, collect
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
@@ -57,6 +57,13 @@ class NewApiKey(Body):
     """What the key may do, like `events:write`; `*` means everything."""
     expires_at: Moment | None = None
     """Until when it is valid; if left out, as long as the calling key, or until it is revoked."""
+
+    def checks(self) -> Checks:
+        return {
+            "label": partial(check_label, self.label),
+            "scopes": partial(parse_scopes, self.scopes),
+            "expires_at": partial(to_milliseconds, self.expires_at, "expires_at"),
+        }
 
 
 class ApiKeyRotation(Body):
@@ -129,6 +136,7 @@ class KeysController(Controller):
         In a session, the password must have been given in the last 10 minutes.
         """
         caller = _creator_of(request, clock)
+        collect(data.checks())
         issued = issue_key(
             app_id=caller.app_id,
             label=data.label,

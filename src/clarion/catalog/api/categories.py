@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,12 +18,12 @@ from clarion.catalog.sql import Categories
 from clarion.clock import Clock
 from clarion.errors import Conflict, NotFound
 from clarion.fields import VISIBLE_OR_NOTHING, documented
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, Checks, collect
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import Items, check_limit, collect
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import View
 from clarion.pages import PAGE_DEFAULT, cut_page
 
@@ -55,6 +56,14 @@ class CategoryBody(Body):
     """The channels of a new type of the category that names none itself."""
     user_can_disable: bool = True
     """Whether users can turn the category and its types off. Quiet hours apply in any case."""
+
+    def checks(self) -> Checks:
+        """Return the checks of the texts and channels."""
+        return {
+            "title": lambda: check_display_name(self.title),
+            "description": lambda: self.description and check_display_name(self.description),
+            "default_channels": lambda: check_channels(self.default_channels),
+        }
 
 
 class CategoryView(View):
@@ -140,14 +149,7 @@ class CategoriesController(Controller):
 def _define(name: str, data: CategoryBody, now: int) -> CategoryDefinition:
     if name in built_in.CATEGORIES:
         raise Conflict(_BUILT_IN)
-    checked = collect(
-        {
-            "name": lambda: _check_name(name),
-            "title": lambda: check_display_name(data.title),
-            "description": lambda: data.description and check_display_name(data.description),
-            "default_channels": lambda: check_channels(data.default_channels),
-        }
-    )
+    checked = collect({"name": partial(_check_name, name), **data.checks()})
     return CategoryDefinition(
         **checked, user_can_disable=data.user_can_disable, created_at=now, updated_at=now
     )

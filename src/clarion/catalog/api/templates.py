@@ -24,7 +24,7 @@ from clarion.catalog.sql import Templates
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, existing
 from clarion.fields import LanguageTag, check_json, check_language, check_value, documented
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, Checks, collect
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
@@ -75,6 +75,14 @@ class TemplateBody(Body):
     """The names that every event of the type must have in its data."""
     language: LanguageTag | None = None
     """The language of the text; that of the query, else `en`, if left out."""
+
+    def checks(self) -> Checks:
+        """Return the checks of the fields."""
+        return {
+            "variables": partial(_check_variables, self.variables),
+            "language": partial(check_language, self.language or ENGLISH),
+            "body": partial(check_size, self.subject, self.body),
+        }
 
 
 class PreviewBody(Body):
@@ -219,6 +227,7 @@ class TemplatesController(Controller):
         place = _check_place(channel, language if data.language is None else data.language)
         if language is not None and _check_place(channel, language) != place:
             raise InvalidFields(FieldFault("language", "differs between query and body"))
+        collect(data.checks())
         template = _draft(type_name, place, data, data.body, clock.now())
         entry = await find_entry(catalog, app_id, type_name)
         _check_room(entry, template)

@@ -34,13 +34,13 @@ from clarion.catalog.sandbox.jobs import CheckSchema
 from clarion.catalog.schemas import check_size
 from clarion.catalog.sql import Types
 from clarion.clock import Clock
-from clarion.errors import FieldFault, InvalidFields, NotFound, existing
-from clarion.fields import VISIBLE, check_value, documented, instead, is_plain
-from clarion.http.bodies import Body
+from clarion.errors import FieldFault, InvalidFields, NotFound
+from clarion.fields import VISIBLE, documented, instead, is_plain
+from clarion.http.bodies import Body, Checks, collect, given_checks
 from clarion.http.callers import ApiRequest, app_of
 from clarion.http.dependencies import Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import Items, check_limit, check_name, collect, given_checks
+from clarion.http.shapes import Items, check_limit, check_name
 from clarion.http.views import View
 from clarion.pages import PAGE_DEFAULT, cut_page
 
@@ -125,6 +125,10 @@ class TypeBody(Body):
     send_when_read: bool | UnsetType = UNSET
     """Whether a push, email or SMS that had to wait is sent although the user has read it."""
 
+    def checks(self, categories: Collection[str] | None = None) -> Checks:
+        """Return the checks of the fields that are given; of the category if these are known."""
+        return given_checks(self, partial(_check, categories))
+
 
 class TypeView(View):
     """A type of the calling app. `origin` is `built_in`, `changed` or `own`."""
@@ -202,7 +206,7 @@ class TypesController(Controller):
         """Define the type. Built-in types can be changed, too."""
         app_id = app_of(request, Scope.TYPES_WRITE).app_id
         categories = await catalog.list_categories(app_id)
-        definition = _define(check_value("type", _check_name, type_name), data, categories)
+        definition = _define(type_name, data, categories)
         await _check_count(types, app_id, definition)
         if data.data_schema:
             answer = await sandbox.run(app_id, CheckSchema(data.data_schema))
@@ -236,9 +240,12 @@ class TypesController(Controller):
 async def find_entry(catalog: Catalog, app_id: str, type_name: str) -> CatalogEntry:
     """Return the current entry of a type; `NotFound` if there is none."""
     entry = await catalog.read(app_id, type_name) if is_type_name(type_name) else None
-    return existing(
-        entry, f"There is no type {type_name!r}. Create it with PUT /v1/types/{{type}}."
-    )
+    if entry is None:
+        reason = await catalog.explain_missing(app_id, type_name)
+        end = "" if reason.endswith("?") else "."
+        advice = "Create a type with PUT /v1/types/{type}."
+        raise NotFound(f"{reason[0].upper()}{reason[1:]}{end} {advice}")
+    return entry
 
 
 def is_type_name(text: str) -> bool:
@@ -272,7 +279,8 @@ def _define(
     name: str, data: TypeBody, categories: Collection[CategoryDefinition]
 ) -> NotificationType:
     known = {each.name: each for each in categories}
-    given = collect(given_checks(data, partial(_check, known)))
+    given = collect({"type": partial(_check_name, name), **data.checks(known)})
+    del given["type"]
     category = known[given.get("category", Category.TRANSACTIONAL.value)]
     default = NotificationType(
         type=name,
@@ -283,8 +291,10 @@ def _define(
     return replace(built_in.TYPES.get(name, default), **given)
 
 
-def _check(categories: Collection[str], field: str, value: Any) -> Any:
-    check = partial(check_name, categories) if field == "category" else _CHECKS.get(field)
+def _check(categories: Collection[str] | None, field: str, value: Any) -> Any:
+    if field == "category" and categories is not None:
+        return check_name(categories, value)
+    check = _CHECKS.get(field)
     return value if check is None or value is None else check(value)
 
 

@@ -16,7 +16,7 @@ from clarion.events.intake import Intake
 from clarion.events.model import AudienceKind, Event, EventStatus
 from clarion.http.asgi import FastRoute, Operation, Request, Response, respond_json
 from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
-from clarion.http.decoding import decode
+from clarion.http.decoding import decode_partly
 from clarion.http.idempotency import Idempotency
 from clarion.http.shapes import IDEMPOTENCY_KEY
 from clarion.http.views import Timestamp
@@ -107,7 +107,7 @@ class EventEndpoint:
         caller = _caller_of(request)
         body = await request.json()
         try:
-            event = await self._intake.prepare(caller.app_id, decode(_DRAFT, body))
+            event = await self._intake.prepare(caller.app_id, *decode_partly(_DRAFT, body))
         except RequestError:
             # A request may be repeated after its schedule has passed or its user was deleted.
             once = claim_key(self._idempotency, request, caller, body, b"")
@@ -128,7 +128,7 @@ class EventEndpoint:
         for draft in read_items(body, "events"):
             await slices.pause()
             try:
-                event = await self._intake.prepare(caller.app_id, decode(_DRAFT, draft))
+                event = await self._intake.prepare(caller.app_id, *decode_partly(_DRAFT, draft))
             except RequestError as error:
                 results.append(EventResult(status="refused", **explain_refusal(error)))
             else:
@@ -166,7 +166,7 @@ def _only_user(events: Sequence[Event]) -> str | None:
 
 async def send_event(intake: Intake, app_id: str, body: bytes) -> str:
     """Store an event of this server's own, and return its id."""
-    event = await intake.prepare(app_id, decode(_DRAFT, body))
+    event = await intake.prepare(app_id, *decode_partly(_DRAFT, body))
     await intake.accept([event])
     return event.id
 

@@ -27,10 +27,11 @@ from clarion.history.model import (
     ReasonCode,
 )
 from clarion.history.port import Deliveries, NotificationReader
+from clarion.http.bodies import collect
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected
 from clarion.http.parameters import After, Limit
-from clarion.http.shapes import Items, check_choice, check_limit, collect, to_wire
+from clarion.http.shapes import Items, check_choice, check_limit, to_wire
 from clarion.http.views import Timestamp, View
 from clarion.inbox.views import InboxItem, to_item
 from clarion.pages import PAGE_DEFAULT

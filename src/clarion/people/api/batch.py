@@ -18,10 +18,11 @@ from clarion.errors import FieldFault, InvalidFields, RequestError, Unauthentica
 from clarion.fields import UserId, check_user_id
 from clarion.http.asgi import FastRoute, Operation, Request, Response, respond_json
 from clarion.http.batches import BATCH_LIMIT, Refusal, claim_key, explain_refusal, read_items
+from clarion.http.bodies import collect
 from clarion.http.decoding import decode
 from clarion.http.dependencies import OnUserChanged
 from clarion.http.idempotency import Idempotency
-from clarion.http.shapes import IDEMPOTENCY_KEY, collect
+from clarion.http.shapes import IDEMPOTENCY_KEY
 from clarion.idempotency.port import IdempotencyKeys
 from clarion.pacing import Slices
 from clarion.people.api.shapes import UserBody, make_user, read_fields, update_user

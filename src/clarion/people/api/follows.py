@@ -47,7 +47,7 @@ class FollowsController(Controller):
         """Return the topics that the user follows, sorted by name."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
         size = check_limit(limit)
-        check_found(await users.get(*owner))
+        check_found(await users.get(*owner), owner[1])
         page = await users.followed(*owner, after=after, limit=size)
         return Items([FollowView(topic=topic) for topic in page.items], page.next)
 
@@ -70,7 +70,7 @@ class FollowsController(Controller):
         if isinstance(caller_of(request), UserCaller):
             require_open(await topics.get(owner[0], name), name)
         if not await users.follow(*owner, name, clock.now()):
-            check_found(None)
+            check_found(None, owner[1])
 
     @delete(_TOPIC_PATHS, summary="Unfollow a topic", status_code=204)
     async def unfollow(
@@ -83,7 +83,7 @@ class FollowsController(Controller):
         """Make the user stop following the topic. Idempotent."""
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         name = check_value("topic", check_topic, topic)
-        check_found(await users.get(*owner))
+        check_found(await users.get(*owner), owner[1])
         await users.unfollow(*owner, name)
 
 

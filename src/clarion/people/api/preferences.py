@@ -16,10 +16,10 @@ from clarion.catalog.model import CategoryDefinition, Channel, NotificationType
 from clarion.catalog.port import Catalog
 from clarion.clock import Clock
 from clarion.fields import LanguageTag, TimezoneName, UserId, documented
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, Checks, collect, given_checks
 from clarion.http.callers import ApiRequest, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
-from clarion.http.shapes import Toggles, check_toggle_names, check_toggles, collect, given_checks
+from clarion.http.shapes import Toggles, check_toggle_names, check_toggles
 from clarion.http.views import View
 from clarion.people import preferences as rules
 from clarion.people.api.shapes import Given
@@ -67,6 +67,10 @@ class PreferencesBody(Body):
         Given[dict[str, ChannelToggles | None]], documented(maxProperties=TYPES_LIMIT)
     ] = UNSET
     """Whether a type is sent on a channel, by type and channel."""
+
+    def checks(self, known: _Known | None = None) -> Checks:
+        """Return the checks of what is given; of categories and types if these are known."""
+        return given_checks(self, partial(_check, known))
 
 
 class PreferencesView(View):
@@ -153,7 +157,7 @@ class PreferencesController(Controller):
     ) -> PreferencesView | ExplainedPreferences:
         """Return the effective preferences; with `explain`, the source of each value."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
-        user = check_found(await users.get(*owner))
+        user = check_found(await users.get(*owner), owner[1])
         known = await _read_known(catalog, user.app_id)
         return _explain(user, known) if explain else _view(user, known)
 
@@ -203,28 +207,30 @@ async def _change(
     now: int,
     change: Callable[..., Preferences],
 ) -> User:
-    toggles = collect(given_checks(data, partial(_check, known)))
+    toggles = collect(data.checks(known))
     fields = {name: toggles.pop(name) for name in _USER_FIELDS if name in toggles}
 
     def edit(user: User) -> User:
         preferences = change(user.preferences, **toggles)
         return replace(user, **fields, preferences=preferences, updated_at=now)
 
-    return check_found(await users.patch(*owner, edit))
+    return check_found(await users.patch(*owner, edit), owner[1])
 
 
 async def _read_known(catalog: Catalog, app_id: str) -> _Known:
     return _Known(await catalog.list_categories(app_id), await catalog.list_types(app_id))
 
 
-def _check(known: _Known, name: str, value: Any) -> Any:
+def _check(known: _Known | None, name: str, value: Any) -> Any:
     if name in _USER_FIELDS:
         return check_field(name, value)
     if value is None:
         return None
+    if name == "quiet_hours":
+        return check_quiet_hours(value)
+    if known is None:
+        return value
     match name:
-        case "quiet_hours":
-            return check_quiet_hours(value)
         case "categories":
             return check_toggle_names(name, value, [each.name for each in known.categories])
         case _:

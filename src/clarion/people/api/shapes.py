@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from msgspec import UNSET, Meta, UnsetType, structs
 
 from clarion.fields import LanguageTag, Moment, TimezoneName, check_value, documented, instead
-from clarion.http.bodies import Body
-from clarion.http.shapes import collect, given_checks, to_milliseconds
+from clarion.http.bodies import Body, Checks, collect, given_checks
+from clarion.http.shapes import to_milliseconds
 from clarion.http.views import Timestamp, View
 from clarion.people.fields import (
     ATTRIBUTES_LIMIT,
@@ -119,9 +119,13 @@ class UserBody(Body):
     intelligence: Annotated[Given[Intelligence], _describe(Intelligence)] = UNSET
     last_login_at: Annotated[Given[Moment], Meta(description=_LAST_LOGIN)] = UNSET
 
+    def checks(self, now: int = 0) -> Checks:
+        """Return the checks of the fields that are given; `now` is when they were."""
+        return given_checks(self, partial(_check, now))
+
 
 class UserView(View):
-    """A user of the calling app. A group of fields that was never given is null."""
+    """A user of the calling app. A group of fields that is not set is left out."""
 
     id: str
     """The id that your application gave the user."""
@@ -141,17 +145,17 @@ class UserView(View):
     attributes: Annotated[dict[str, Any], Meta(description=_ATTRIBUTES)]
     metadata: Annotated[dict[str, Any], Meta(description=_METADATA)]
     consent: Annotated[dict[str, ConsentView], Meta(description=_CONSENT)]
-    billing_address: BillingAddress | None
+    billing_address: BillingAddress | UnsetType
     """Where invoices are sent."""
-    business: Business | None
+    business: Business | UnsetType
     """What bookkeeping and tax law ask for."""
-    growth: Growth | None
+    growth: Growth | UnsetType
     """How the user came, and how content they are."""
-    enterprise: Enterprise | None
+    enterprise: Enterprise | UnsetType
     """The organisation of the user."""
-    backup: Backup | None
+    backup: Backup | UnsetType
     """What the user chose for backups in your system."""
-    intelligence: Intelligence | None
+    intelligence: Intelligence | UnsetType
     """Figures about the user, computed by your systems."""
     last_login_at: Annotated[Timestamp | None, Meta(description=_LAST_LOGIN)]
     last_seen_at: Annotated[
@@ -168,13 +172,16 @@ def view_user(user: User) -> UserView:
     return UserView.of(
         user,
         consent={name: ConsentView.of(each) for name, each in user.consent.items()},
-        **structs.asdict(user.profile),
+        **{
+            name: UNSET if group is None else group
+            for name, group in structs.asdict(user.profile).items()
+        },
     )
 
 
 def read_fields(data: UserBody, now: int) -> dict[str, Any]:
     """Return the checked values of the fields that a body gives; `InvalidFields` names faults."""
-    return collect(given_checks(data, partial(_check, now)))
+    return collect(data.checks(now))
 
 
 def make_user(app_id: str, user_id: str, given: dict[str, Any], now: int) -> User:

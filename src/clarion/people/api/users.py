@@ -13,12 +13,13 @@ from litestar.params import Parameter
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import Conflict, existing
-from clarion.fields import LanguageTag, UserId, check_language, check_user_id
+from clarion.fields import LanguageTag, UserId, check_language, check_user_id, explain_missing_user
+from clarion.http.bodies import collect
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.parameters import After, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import Items, check_choice, check_limit, collect, read_moment
+from clarion.http.shapes import Items, check_choice, check_limit, read_moment
 from clarion.pages import PAGE_DEFAULT
 from clarion.people.api.shapes import (
     UserBody,
@@ -157,7 +158,7 @@ class UsersController(Controller):
     ) -> UserView:
         """Return the user, whether active or not."""
         owner = owner_of(request, user_id, Scope.USERS_READ)
-        return view_user(check_found(await users.get(*owner)))
+        return view_user(check_found(await users.get(*owner), owner[1]))
 
     @patch(summary="Update a user", errors=(Conflict,))
     async def patch_user(
@@ -177,14 +178,15 @@ class UsersController(Controller):
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         now = clock.now()
         given = read_fields(data, now)
-        user = check_found(await users.patch(*owner, lambda old: update_user(old, given, now)))
+        found = await users.patch(*owner, lambda old: update_user(old, given, now))
+        user = check_found(found, owner[1])
         await on_user_changed(*owner)
         return view_user(user)
 
 
-def check_found(user: User | None) -> User:
+def check_found(user: User | None, user_id: str) -> User:
     """Return the user; `NotFound` if there is none."""
-    return existing(user, "This app has no such user. Create it with PUT /v1/users/{id}.")
+    return existing(user, explain_missing_user(user_id))
 
 
 ROUTES = (list_users, UsersController)

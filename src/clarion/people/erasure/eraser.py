@@ -58,7 +58,7 @@ class Eraser:
     async def delete(self, app_id: str, user_id: str) -> User:
         """Delete a user who can be restored; `NotFound` if there is none."""
         deleted = await self.deleted.delete(app_id, user_id, self.clock.now())
-        user = existing(deleted, "This app has no such user.")
+        user = existing(deleted, f"This app has no user {user_id}.")
         await self.on_deleted(app_id, user_id)
         return user
 

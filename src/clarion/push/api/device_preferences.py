@@ -12,8 +12,8 @@ from clarion.catalog.model import Category
 from clarion.catalog.port import Catalog
 from clarion.errors import FieldFault, InvalidFields
 from clarion.fields import documented
-from clarion.http.bodies import Body
-from clarion.http.shapes import Toggles, check_toggle_names, collect, given_checks
+from clarion.http.bodies import Body, collect, given_checks
+from clarion.http.shapes import Toggles, check_toggle_names
 from clarion.http.views import View
 from clarion.people.model.quiet_hours import (
     QUIET_HOURS,

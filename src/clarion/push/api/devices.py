@@ -17,13 +17,13 @@ from clarion.catalog.port import Catalog
 from clarion.clock import to_rfc3339
 from clarion.errors import DeviceOfAnotherUser, Forbidden, NotFound, TooManyRequests
 from clarion.fields import DeviceId, UserId, check_value
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, collect
 from clarion.http.callers import ApiRequest, app_of, app_or_user_of, owner_of
 from clarion.http.dependencies import CheckPresent, Injected, OnUserChanged
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
 from clarion.http.responses import describe_response
-from clarion.http.shapes import Items, check_choice, check_limit, collect, read_flag
+from clarion.http.shapes import Items, check_choice, check_limit, read_flag
 from clarion.http.views import Timestamp, View
 from clarion.idempotency.model import StoredResponse
 from clarion.nodes.port import Limits

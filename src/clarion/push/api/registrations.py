@@ -11,8 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from clarion.access.model import AppCaller, UserCaller
 from clarion.fields import NO_ZEROS, LanguageTag, TimezoneName, UserId, documented
-from clarion.http.bodies import Body
-from clarion.http.shapes import collect
+from clarion.http.bodies import Body, Checks, collect
 from clarion.push import addresses
 from clarion.push.api.device_preferences import DevicePreferencesBody
 from clarion.push.model import Platform
@@ -90,6 +89,16 @@ class NewDevice(Details, kw_only=True):
     preferences: DevicePreferencesBody | UnsetType | None = UNSET
     """What the device receives; null resets all to the defaults."""
 
+    def checks(self) -> Checks:
+        """Return the checks of the fields by which the device is reached."""
+        checks: dict[str, Callable[[], object]] = {
+            "platform": partial(_check_platform, self.platform),
+            "token": partial(_check_token, self),
+        }
+        if self.subscription is not None:
+            checks["subscription"] = partial(_check_subscription, self, self.subscription)
+        return checks
+
 
 class Registration(NamedTuple):
     """A checked request. `address` is what another push service needs; None: it is ours."""
@@ -102,14 +111,7 @@ class Registration(NamedTuple):
 
 def read_registration(caller: AppCaller | UserCaller, data: NewDevice) -> Registration:
     """Return what a request says; `InvalidFields` names what is wrong."""
-    checks: dict[str, Callable[[], object]] = {
-        "app_id": partial(_check_app, caller, data.app_id),
-        "platform": partial(_check_platform, data.platform),
-        "token": partial(_check_token, data),
-    }
-    if data.subscription is not None:
-        checks["subscription"] = partial(_check_subscription, data, data.subscription)
-    checked = collect(checks)
+    checked = collect({"app_id": partial(_check_app, caller, data.app_id), **data.checks()})
     platform, token = checked["platform"], checked["token"]
     if data.subscription is not None:
         address = msgspec.json.encode(checked["subscription"]).decode()

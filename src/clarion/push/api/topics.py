@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +13,7 @@ from clarion.access.model import Scope, UserCaller
 from clarion.clock import Clock
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound
 from clarion.fields import NO_ZEROS, DeviceId, Moment, TopicName, check_value, documented
-from clarion.http.bodies import Body
+from clarion.http.bodies import Body, Checks, collect
 from clarion.http.callers import ApiRequest, app_of, caller_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
@@ -66,6 +67,12 @@ class NewTopicMessage(Body):
         Annotated[str, msgspec.Meta(min_length=1, max_length=64, pattern=NO_ZEROS)] | None
     ) = None
     """A message replaces an earlier one with the same id that a device has not received yet."""
+
+    def checks(self, now: int = 0) -> Checks:
+        return {
+            "payload": partial(_check_payload, self.payload),
+            "expires_at": partial(_expiry, self, now),
+        }
 
 
 class AcceptedMessage(View):
@@ -209,15 +216,16 @@ def _check_topic(topic: str) -> str:
 
 def _message(app_id: str, topic: str, data: NewTopicMessage, clock: Clock) -> Message:
     now = clock.now()
+    checked = collect(data.checks(now))
     return Message(
         id=clock.new_id(),
         app_id=app_id,
-        payload=_check_payload(data.payload),
+        payload=checked["payload"],
         priority=data.priority,
         collapse_id=data.collapse_id,
         is_stored=True,
         created_at=now,
-        expires_at=_expiry(data, now),
+        expires_at=checked["expires_at"],
         topic=topic,
     )
 
@@ -233,9 +241,9 @@ def _check_payload(payload: dict[str, Any]) -> bytes:
 def _expiry(data: NewTopicMessage, now: int) -> int:
     given = to_milliseconds(data.expires_at, "expires_at")
     if given is not None and data.ttl_s is not None:
-        raise InvalidFields(FieldFault("expires_at", "must not be given together with ttl_s"))
+        raise ValueError("must not be given together with ttl_s")
     if given is not None and given <= now:
-        raise InvalidFields(FieldFault("expires_at", "must be in the future"))
+        raise ValueError("must be in the future")
     latest = now + MAX_TTL_MS
     return min(given or (now + data.ttl_s * 1000 if data.ttl_s else latest), latest)
 

@@ -29,13 +29,13 @@ from clarion.access.sql import Apps
 from clarion.audit.port import AuditLog
 from clarion.clock import Clock, to_rfc3339
 from clarion.errors import Conflict, FieldFault, InvalidFields, NotFound, existing
-from clarion.fields import check_value, documented, is_plain
-from clarion.http.bodies import Body
+from clarion.fields import documented, is_plain
+from clarion.http.bodies import Body, Checks, collect, given_checks
 from clarion.http.callers import ApiRequest, admin_of
 from clarion.http.dependencies import Injected
 from clarion.http.idempotency import Idempotency
 from clarion.http.parameters import After, IdempotencyKey, Limit
-from clarion.http.shapes import Items, check_limit, collect, given_checks
+from clarion.http.shapes import Items, check_limit
 from clarion.http.views import Timestamp, View
 from clarion.pages import PAGE_DEFAULT
 from clarion.telemetry.logs import get_logger
@@ -60,6 +60,12 @@ class NewAdministrator(Body):
     """The roles for single apps, by app id."""
     networks: Networks = field(default_factory=list)
     """The only networks that the account can be used from, like `192.0.2.0/24`; empty: all."""
+
+    def checks(self) -> Checks:
+        return {
+            "username": partial(check_username, self.username),
+            "networks": partial(check_networks, self.networks),
+        }
 
 
 class AdministratorChanges(Body):
@@ -169,12 +175,8 @@ class AdministratorsController(Controller):
         """Create an administrator, who sets a password with the link in the response."""
         operator(request, clock)
         await _check_apps(data.app_roles, apps)
-        account = invitations.propose(
-            check_value("username", check_username, data.username),
-            data.role,
-            data.app_roles,
-            check_value("networks", check_networks, data.networks),
-        )
+        checked = collect(data.checks())
+        account = invitations.propose(role=data.role, app_roles=data.app_roles, **checked)
         invitation = invitations.make(account.id)
         answer = InvitedAdministrator.of(
             account,
