@@ -54,8 +54,10 @@ def faults(problem: dict[str, Any]) -> list[tuple[str, str]]:
             "shop=a&limt=1",
             (
                 "limt",
-                "is not a parameter of this operation; it takes is_open, limit, shop; "
-                "did you mean limit?",
+                (
+                    "is not a parameter of this operation; it takes is_open, limit, shop; "
+                    "did you mean limit?"
+                ),
             ),
         ),
     ],
