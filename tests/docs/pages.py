@@ -5,7 +5,7 @@
 | `sh` | runs it in the terminal of the page, in order |
 | `sh` with a comment `… until Ctrl-C` | runs it in a terminal of its own, which stays open |
 | `sh` with a comment `after Ctrl-C …` | stops what stays open, then runs it |
-| `sh` in which each command begins with `sudo` | changes the machine: only its syntax is checked |
+| `sh` in which each command begins with `sudo` | changes the machine: only its syntax is checked; but `sudo -u postgres` is run |
 | `python`, `js`, … with `title="FILE"` | saves it as the file, which the page must use |
 | `json`, `text` | shown output: compared with what the commands before it printed |
 | `text` with `│` | a drawing |
@@ -31,6 +31,7 @@ IN_A_BROWSER = {
     "subscribe.js",
     "worker.js",
 }
+_AS_POSTGRES = "sudo -u postgres "
 READS = ("api GET ", "api POST /v1/explain ")
 SHOWN = {"json", "text"}
 # What differs from run to run, and may be shown as it once was: ids, times, durations. `…` stands
@@ -70,7 +71,8 @@ class Block:
     @property
     def changes_machine(self) -> bool:
         lines = [line for line in self.text.splitlines() if line and not line.startswith(" ")]
-        return self.kind == "sh" and all(line.startswith("sudo ") for line in lines)
+        as_root = [line.startswith("sudo ") and not line.startswith(_AS_POSTGRES) for line in lines]
+        return self.kind == "sh" and all(as_root)
 
     @property
     def only_reads(self) -> bool:

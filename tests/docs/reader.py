@@ -227,7 +227,8 @@ class Reader:
             "/var/lib/clarion": str(folder / "state"),
             **replaced,
         }
-        path = f"{clone.programs}:{environment(clone.home)['PATH']}"
+        # Where there is a `sudo`, it is the test's.
+        path = f"{folder / 'sudo'}:{clone.programs}:{environment(clone.home)['PATH']}"
         listen = {
             "CLARION_LISTEN": f"127.0.0.1:{self.port}",
             "CLARION_TLS_LISTEN": f"127.0.0.1:{self.tls_port}",

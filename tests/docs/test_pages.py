@@ -5,13 +5,13 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conftest import run_apart, run_sql
-from tests.docs.pages import PageFault, list_pages, parse, read_blocks
+from tests.docs.pages import ROOT, PageFault, list_pages, parse, read_blocks
+from tests.docs.postgres import DebianPostgres
 from tests.docs.reader import Clone, Reader
 from tests.peers.fcm import make_key, pem_of
 
@@ -24,16 +24,19 @@ FROM_THE_START = {"README.md", "docs/quickstart.md", "docs/how-to/run-on-postgre
 
 
 @pytest.fixture
-def peers(postgres_url: str, redis_url: str, database_name: str) -> Iterator[dict[str, str]]:
-    """Where the PostgreSQL and the Redis of the pages are, and what their database is called."""
-    host = urlsplit(postgres_url).netloc.rpartition("@")[2]
-    yield {
-        "127.0.0.1:5432/clarion": f"{host}/{database_name}",
-        "127.0.0.1:5432/postgres clarion": f"{host}/postgres {database_name}",
-        "redis://127.0.0.1:6379/0": redis_url,
-    }
-    for name in (database_name, f"{database_name}_restored"):
-        run_apart(run_sql(postgres_url, f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+def peers(page: str, redis_url: str, folder: Path) -> Iterator[dict[str, str]]:
+    """Where the PostgreSQL and the Redis of the page are."""
+    with ExitStack() as stack:
+        port = "5432"
+        if ":5432/" in (ROOT / page).read_text():
+            postgres = stack.enter_context(DebianPostgres(settings={"ssl": "on"}))
+            port = str(postgres.port)
+            sudo = folder.parent / "sudo" / "sudo"
+            sudo.parent.mkdir()
+            sudo.write_text(postgres.sudo)
+            sudo.chmod(0o755)
+            (folder / "postgres-ca.pem").write_bytes(postgres.certificate)
+        yield {":5432/": f":{port}/", "redis://127.0.0.1:6379/0": redis_url}
 
 
 @pytest.mark.parametrize("page", list_pages())
