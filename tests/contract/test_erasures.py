@@ -1,6 +1,7 @@
 """The ports of deletion: a user is gone from every table, and nobody else is."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import cycle
 from typing import Any
@@ -24,7 +25,8 @@ from clarion.events.model import (
 )
 from clarion.events.sql import naming
 from clarion.events.sql.outcomes import SqlOutcomes
-from clarion.history.model import Actor, Content
+from clarion.history.model import Actor, Content, DeliveryStatus
+from clarion.history.sql.erasure import erase_notifications
 from clarion.people.erasure.api import UserExport
 from clarion.people.erasure.eraser import SETTLE_MS, Eraser
 from clarion.people.erasure.export import write_export
@@ -37,8 +39,9 @@ from clarion.push.messages import Messages
 from clarion.push.model import DeviceDetails, MessageStatus
 from clarion.push.sql.devices import Devices
 from clarion.store.engine import Engine
+from clarion.store.lifecycle.user_rows import ErasedUser
 from clarion.store.opening import sqlite_path
-from clarion.store.statement import Unit, statement
+from clarion.store.statement import Step, Unit, statement
 from tests.contract.conftest import opened
 from tests.factories import (
     DAY,
@@ -49,7 +52,13 @@ from tests.factories import (
     make_user,
     new_app_id,
 )
-from tests.pipeline import PipelineStore, make_event, make_job
+from tests.pipeline import (
+    PipelineStore,
+    make_delivery,
+    make_event,
+    make_job,
+    make_notification,
+)
 from tests.planting import find_in_files, find_in_tables, plant
 from tests.replacing import replace
 
@@ -349,6 +358,48 @@ async def test_the_last_recipient_who_is_erased_completes_the_event(
     await store.write(JobOutcome(job=of_ben, final_status=EventStatus.COMPLETED))
     await eraser.erase(store.app_id, of_ana.user_id)
     assert await read_progress(store, event) == (0, 2, EventStatus.COMPLETED)
+
+
+@pytest.mark.parametrize("is_together", [False, True])
+async def test_a_worker_writes_nothing_of_a_notification_that_is_erased(
+    engine: Engine, *, is_together: bool
+) -> None:
+    """A delivery without its notification would not be found by any later round."""
+    store = PipelineStore(engine, new_app_id())
+    event, job = await store.claimed()
+    added = make_notification(event)
+    delivery = make_delivery(added)
+    names = {"deliver": f"{added.id}/stub", "held": f"{added.id}/held", "digest": "digest/x"}
+    jobs = [make_job(event, id=id_, kind=JobKind(name)) for name, id_ in names.items()]
+    stored = JobOutcome(
+        job=job,
+        final_status=EventStatus.COMPLETED,
+        notification=added,
+        deliveries=(delivery,),
+        jobs=tuple(jobs),
+    )
+    assert await store.write(stored) == [True]
+    claimed = {each.id: each for each in await store.claim()}
+    assert set(claimed) == set(names.values())
+    late = [
+        JobOutcome(job=each, deliveries=(replace(delivery, status=DeliveryStatus.DROPPED),))
+        for each in claimed.values()
+    ]
+
+    async def write(steps: Mapping[str, Step], changes: Sequence[Step] = ()) -> int:
+        unit = Unit("ana", (*steps.values(), *changes), store.app_id, is_last=True)
+        assert await engine.write(unit) is not None
+        return 1
+
+    user = ErasedUser(store.app_id, "ana", NOW)
+    erase = erase_notifications(engine, user, write)
+    if is_together:
+        await asyncio.gather(store.write(*late), erase)
+    else:
+        await erase
+        assert await store.write(*late) == [False] * len(late)
+    assert await store.deliveries.find_many(store.app_id, [added.id]) == {}
+    assert await store.due_times(names.values()) == {}
 
 
 async def test_a_recipient_is_counted_once_by_whoever_is_first(

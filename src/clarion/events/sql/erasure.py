@@ -5,8 +5,9 @@ An event that waits for a decision about them waits no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from clarion.catalog.model import Channel
 from clarion.events.sql import naming
 from clarion.events.tables import EVENTS, JOBS
 from clarion.history.sql.redaction import redact_notifications
@@ -32,6 +33,12 @@ COUNT = statement(
       SELECT jobs.event_id FROM jobs WHERE jobs.id = :id AND jobs.app_id = :app_id
       AND jobs.user_id = :user_id AND jobs.kind = 'decide')""",
 )
+# By the index of the jobs that wait for a person.
+DELETE_DIGESTS = statement(
+    "erase_digest_jobs",
+    """DELETE FROM jobs WHERE app_id = :app_id AND user_id = :user_id
+    AND kind IN ('held', 'digest')""",
+)
 # The error of a provider may quote an address.
 CLEAR_ERROR = statement(
     "clear_event_error",
@@ -52,6 +59,20 @@ async def erase_jobs(engine: Engine, user: ErasedUser, write: WriteChunk) -> Non
         }
         if await write(steps) == 0 or len(found) < CHUNK:
             return  # the next round looks for more
+
+
+def delete_work(user: ErasedUser, notification_ids: Sequence[str]) -> dict[str, Step]:
+    """Return the steps that delete the jobs of notifications, before these are deleted.
+
+    A worker that is at one of them finds its job gone, and writes no delivery of a notification
+    that is there no more: nothing would find that again.
+    """
+    delete = user_rows.delete(JOBS)
+    jobs = [f"{id_}/{work}" for id_ in notification_ids for work in ("held", *Channel)]
+    return {
+        JOBS.name: delete.many([delete.bind(**user.key, id=job) for job in jobs]),
+        "digests": DELETE_DIGESTS.step(**user.key),
+    }
 
 
 async def erase_from_events(engine: Engine, user: ErasedUser, write: WriteChunk) -> None:

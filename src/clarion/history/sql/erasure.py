@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clarion.events.sql.erasure import clear_errors
+from clarion.events.sql.erasure import clear_errors, delete_work
 from clarion.history.tables import NOTIFICATIONS, TABLES
 from clarion.push.sql.redaction import ERASE
 from clarion.store.engine import Engine
@@ -25,7 +25,8 @@ async def erase_notifications(engine: Engine, user: ErasedUser, write: WriteChun
     while found := await engine.fetch_in_background(FIND, **user.key):
         ids = sorted(notification_id for notification_id, _ in found)
         rows = [(one,) for one in ids]
-        steps = {each.name: user_rows.delete_owned(each).many(rows) for each in children}
+        steps = delete_work(user, ids)
+        steps |= {each.name: user_rows.delete_owned(each).many(rows) for each in children}
         messages = [ERASE.bind(notification_id=one, app_id=user.app_id) for one in ids]
         steps["messages"] = ERASE.many(messages)
         steps["events"] = clear_errors(user.app_id, sorted({event_id for _, event_id in found}))

@@ -109,7 +109,9 @@ class ErasurePass:
         """Commit a chunk; return how many rows were removed, by the steps of a table."""
         began = self.clock.monotonic()
         whole = (self._progress(), *steps.values(), *changes)
-        done = await self.engine.write(Unit(self.subject.user_id, whole, self.erasure.app_id))
+        # After what its batch writes about the user: that is removed, too.
+        unit = Unit(self.subject.user_id, whole, self.erasure.app_id, is_last=True)
+        done = await self.engine.write(unit)
         if done is None:
             raise Stopped
         removed = 0
