@@ -224,6 +224,8 @@ class Reader:
             "localhost:8443": f"localhost:{self.tls_port}",
             '"127.0.0.1", 9000': f'"127.0.0.1", {(receiver := free_port())}',
             "127.0.0.1:9000": f"127.0.0.1:{receiver}",
+            "localhost:3000": f"localhost:{(web := free_port())}",
+            "http.server 3000": f"http.server {web}",
             "/var/lib/clarion": str(folder / "state"),
             **replaced,
         }
