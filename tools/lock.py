@@ -15,12 +15,12 @@ OPS = "tests/ops/tools.lock"
 # Litestar makes up examples for its OpenAPI document with these, 20 MB of them. Ours has its own.
 UNUSED = ("faker", "polyfactory")
 # What a server never imports, 16 MB: the test client of Litestar, the command lines of Litestar and
-# Granian, and Markdown, reStructuredText and source code in a terminal. Tools for tests need some.
+# Granian, and reStructuredText and source code in a terminal. Tools for tests need some.
 # `tests/e2e/test_release.py` imports every module and prints every help without them.
 UNUSED_BY_SERVERS = (
     *("httpx", "httpcore", "h11", "certifi"),
     *("click", "colorama", "rich-click"),
-    *("markdown-it-py", "mdurl", "pygments", "rich-rst"),
+    *("pygments", "rich-rst"),
 )
 
 

@@ -80,7 +80,10 @@ def project_files() -> list[Path]:
     return sorted(
         path
         for path in ROOT.rglob("*")
-        if path.is_file() and not NOT_OURS & set(path.relative_to(ROOT).parts)
+        if path.is_file()
+        # Files of the package that are links are pages of the documentation, or of clients/.
+        and not path.is_symlink()
+        and not NOT_OURS & set(path.relative_to(ROOT).parts)
     )
 
 

@@ -18,6 +18,7 @@ from clarion.http.health import Health
 from clarion.http.strangers import Peers
 from clarion.inbox.endpoint import InboxEndpoint
 from clarion.inbox.streams import Streams
+from clarion.manual import endpoint as manual
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Limits
 from clarion.people.api.batch import UserBatchEndpoint
@@ -118,6 +119,7 @@ def build_front(
             **web_push.prefixes,
             **_build_callbacks(settings, stores).prefixes,
             **_build_unsubscribe(stores, services, limits).prefixes,
+            manual.PREFIX: manual.answer,
         },
         build_rest=build_rest,
         authenticators=Authenticators(services.callers, services.administration),

@@ -69,7 +69,7 @@ HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
 _FOR_ALL = ("/health", "/live", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
-_FOR_PEOPLE = ("/unsubscribe/", "/admin/")
+_FOR_PEOPLE = ("/unsubscribe/", "/admin/", "/docs/")
 # Bodies below this path are text, unless they are said to be JSON.
 _WITH_TEXT = "/v1/publish/"
 # How often it is tried to build the rest while no file can be opened.
