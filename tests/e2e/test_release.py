@@ -24,6 +24,8 @@ LIMIT_S = 300
 PAGES = {
     "/docs": "text/html",
     "/docs/errors": "text/html",
+    "/docs/how-to/inbox": "text/html",
+    "/docs/images/bell.png": "image/png",
     "/openapi.json": "application/vnd.oai.openapi+json",
     "/demo": "text/html",
     "/static/clarion-inbox.js": "text/javascript",
