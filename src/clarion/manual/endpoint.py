@@ -11,7 +11,7 @@ from clarion.http.asgi import Request, Response
 PREFIX = "/docs/"
 # Everything comes from this server, and nothing is a script.
 _POLICY = (
-    b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+    b"default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
     b"base-uri 'none'; frame-ancestors 'none'"
 )
 _HTML = (

@@ -17,6 +17,12 @@ from clarion.manual.pages import Page, list_sections, read_pages
 
 _OTHER_HOST = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
 _IMAGES = "docs/images/"
+# What may be wider than the window can be scrolled by keyboard. In texts these are escaped.
+_SCROLLED = {
+    "<pre>": '<pre tabindex="0">',
+    "<table>": '<div class="wide" tabindex="0"><table>',
+    "</table>": "</table></div>",
+}
 
 
 @cache
@@ -30,6 +36,8 @@ def render(path: str) -> bytes:
         if token.children:
             _lead(page, token.children)
     body = markdown.renderer.render(tokens, markdown.options, {})
+    for plain, focusable in _SCROLLED.items():
+        body = body.replace(plain, focusable)
     return render_frame(page.title, path, "page.html", body=body)
 
 
