@@ -113,6 +113,8 @@ def test_the_best_page_comes_first() -> None:
         "CLARION_DATABASE_FILE": "how-to/run-on-postgresql",
     }.items():
         assert path in [each.page.path for each in search(query)][:3], query
+    # A comment in a command is no heading.
+    assert all(not each.heading.startswith("Believe") for each in search("nginx TLS"))
     assert search("") == search("zzzznothing") == []
     assert len(search("a")) == 20
 

@@ -15,8 +15,10 @@ _RESULTS = 20
 _AROUND = 90
 _IN_TITLE, _IN_HEADING = 50, 10
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# A comment in a command begins like a heading.
+_CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 # What is for the renderer, not for the reader.
-_MARKS = re.compile(r"\]\([^)]*\)|[`*\[\]|]|^#+ ", re.MULTILINE)
+_MARKS = re.compile(r"\]\([^)]*\)|[`*\[\]|]|^#+ |-{3,}", re.MULTILINE)
 
 
 class Found(NamedTuple):
@@ -52,14 +54,20 @@ def _score(page: Page, words: list[str]) -> int:
 
 @cache
 def _folded(page: Page) -> tuple[str, str, str]:
-    headings = "\n".join(_HEADING.findall(page.text))
+    headings = "\n".join(found[1] for found in _find_headings(page))
     return page.text.casefold(), page.title.casefold(), headings.casefold()
+
+
+@cache
+def _find_headings(page: Page) -> tuple[re.Match[str], ...]:
+    plain = _CODE.sub(lambda found: " " * len(found[0]), page.text)
+    return tuple(_HEADING.finditer(plain))
 
 
 def _show(page: Page, words: list[str]) -> Found:
     # A heading with a word is nearer to what is asked than the first mention.
     text = page.text.casefold()
-    starts = [found.start() for found in _HEADING.finditer(page.text)]
+    starts = [found.start() for found in _find_headings(page)]
     titled = [at for at in starts[1:] if any(word in _line(text, at) for word in words)]
     at = titled[0] if titled else min(text.find(word) for word in words)
     before = [start for start in starts if start <= at]
