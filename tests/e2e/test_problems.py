@@ -139,6 +139,18 @@ def test_malformed_json_is_called_so(server: Server) -> None:
             None,
         ),
         ("PUT", "/v1/categories/faults", {"title": " ", "default_channels": [], "x": 1}, None),
+        (
+            "PUT",
+            "/v1/providers/email/faults",
+            {"kind": "smtp", "settings": {"hots": "a", "port": "1", "security": "ssl"}},
+            {
+                "settings.hots": "there is no such field; did you mean host?",
+                "settings.host": "is required",
+                "settings.from": "is required",
+                "settings.port": "must be an integer or null, not a string",
+                "settings.security": "must be one of none, starttls, tls",
+            },
+        ),
     ],
 )
 def test_all_faults_of_a_body_are_in_one_answer(

@@ -31,6 +31,7 @@ from clarion.fields import check_value
 from clarion.history.model import Content, Notification
 from clarion.http.bodies import Body
 from clarion.http.callers import ApiRequest, app_of
+from clarion.http.decoding import find_faults
 from clarion.http.dependencies import Injected
 from clarion.http.responses import describe_response
 from clarion.http.shapes import Items, check_choice
@@ -371,11 +372,8 @@ def _convert(
 ) -> msgspec.Struct | None:
     try:
         return msgspec.convert(values, to)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
-        # As the end of a sentence.
-        reason = reason[:1].lower() + reason[1:]
-        faults.append(FieldFault(field + path.rstrip("`"), reason))
+    except msgspec.ValidationError:
+        faults += find_faults(dict(values), to, field)
         return None
 
 

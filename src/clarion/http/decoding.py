@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from copy import deepcopy
 from itertools import islice
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
@@ -130,6 +131,13 @@ def _describe_place(body: bytes, at: int) -> str:
     before = body[:at].decode(errors="replace")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     return f" at line {line}, column {column}"
+
+
+def find_faults(value: Any, value_type: Any, place: str) -> list[FieldFault]:
+    """Return the faults of a part of a body that is converted later than the rest."""
+    faults = list[FieldFault]()
+    _prune(deepcopy(value), value_type, place, faults)
+    return faults[:FAULTS_LIMIT]
 
 
 def _decode_rest(value: Any, body_type: Any) -> tuple[Any, list[FieldFault]]:
