@@ -104,7 +104,7 @@ export interface Preferences {
 export interface Setting<T> {
   value: T;
   source: string;
-  chosen?: T | null;
+  set_to: T | null;
 }
 
 export interface ExplainedPreferences {

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import email
-import email.policy
 import socket
 from collections import deque
+from email import message_from_bytes, policy
 from email.message import EmailMessage
 from typing import Any, Self
 
@@ -29,6 +28,5 @@ class Mailbox:
         self._controller.stop()
 
     async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd calls it
-        message = email.message_from_bytes(envelope.content, policy=email.policy.default)
-        self.messages.appendleft(message)
+        self.messages.appendleft(message_from_bytes(envelope.content, policy=policy.default))
         return "250 OK"

@@ -9,8 +9,8 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 PROGRAM = str(Path(__file__).resolve().parents[2] / ".venv" / "bin" / "clarion")
 LISTEN = f"127.0.0.1:{os.environ.get('SHOP_CLARION_PORT', '5001')}"
@@ -19,8 +19,7 @@ OPTIONS = ["--tls-listen=off", "--gateway-listen=off", "--allow-private-targets=
 NAMES = ("CLARION_URL", "CLARION_APP_ID", "CLARION_API_KEY", "CLARION_USER_SECRET")
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(NamedTuple):
     """Where Clarion is, and the app of the shop there."""
 
     url: str

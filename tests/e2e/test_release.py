@@ -67,6 +67,19 @@ with Inbox(url, token=sign_user_token(app_id=app_id, user_id="ana", secret=secre
     print(event.status, inbox.list().unread_count)
 print(sorted({name.partition(".")[0] for name in sys.modules} & {"clarion", "jwt"}))
 """
+# What a type checker sees of it; a type that is lost would be `Any`.
+TYPED = """
+from typing import assert_type
+from clarion_client import AcceptedEvent, AsyncClarion, Clarion, Inbox, Notification, Published
+
+def send(clarion: Clarion) -> Published:
+    assert_type(clarion.send("POST_LIKE", to="ana"), AcceptedEvent)
+    return clarion.publish("backups", "done")
+
+async def read(clarion: AsyncClarion, inbox: Inbox) -> list[Notification | None]:
+    assert_type(await clarion.send("POST_LIKE", to=["ana"]), AcceptedEvent)
+    return [update.item for update in inbox.updates()]
+"""
 USE_JAVASCRIPT = """
 import { Clarion, Inbox, signUserToken } from "@clarion/client";
 
@@ -191,7 +204,9 @@ def test_the_python_client_needs_two_packages_and_nothing_of_the_server(
     run(UV, "pip", "install", "--quiet", "--python", python, wheel)
     packages = json.loads(run(UV, "pip", "list", "--format=json", "--python", python))
     assert {each["name"] for each in packages} == {"clarion-client", "msgspec", "pyreqwest"}
-    assert list((tmp_path / "venv").glob("lib/*/site-packages/clarion_client/py.typed"))
+    (tmp_path / "use.py").write_text(TYPED)
+    options = ["--strict", f"--python-executable={python}", f"--cache-dir={tmp_path / 'cache'}"]
+    run(sys.executable, "-m", "mypy", *options, tmp_path / "use.py")
     first = installation.initialise()
     with installation:
         printed = run(python, "-c", USE_PYTHON, *given_to_clients(installation, first))

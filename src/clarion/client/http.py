@@ -263,8 +263,9 @@ def _text(value: object) -> Any:
 
 def _explain(error: Exception) -> str:
     """Return what failed, on one line."""
-    if not isinstance(error, DetailedPyreqwestError):
-        return str(error) or f"nothing arrived for {_SILENCE_S:.0f} s"
-    # The first cause repeats the URL.
-    causes = [each["message"] for each in (error.details["causes"] or [])[1:]]
-    return " ".join(": ".join(causes or [str(error)]).split())
+    if isinstance(error, DetailedPyreqwestError):
+        # The first cause repeats the URL.
+        causes = [each["message"] for each in (error.details["causes"] or [])[1:]]
+        return " ".join(": ".join(causes or [str(error.args[0])]).split())
+    silence = f"nothing arrived for {_SILENCE_S:.0f} s"
+    return silence if isinstance(error, TimeoutError) else str(error) or type(error).__name__
