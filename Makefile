@@ -69,7 +69,7 @@ lock: ## Update the lock files from pyproject.toml (ARGS=--upgrade for newer ver
 	$(SETUP) dev
 	@$(VENV)/python tools/lock.py $(ARGS)
 
-release: ## Build a wheel and an sdist with SBOM, notes and checksums into dist/
+release: ## Build a wheel, an sdist and the clients with SBOM, notes and checksums into dist/
 	$(SETUP) dev
 	@$(VENV)/python tools/release.py $(ARGS)
 

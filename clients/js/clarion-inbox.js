@@ -372,11 +372,14 @@ export class ClarionInboxElement extends HTMLElement {
       if (!this.isConnected) return;
       const token = this.#getToken ?? this.getAttribute("token");
       if (!token) return;
-      const url = this.getAttribute("url") || new URL(import.meta.url).origin;
-      this.#client = new Inbox({ url, token });
+      this.#client = new Inbox({ url: this.#url(), token });
       this.#stop = new AbortController();
       this.#follow(this.#stop.signal);
     });
+  }
+
+  #url() {
+    return (this.getAttribute("url") || new URL(import.meta.url).origin).replace(/\/+$/, "");
   }
 
   async #follow(signal) {
@@ -467,6 +470,7 @@ export class ClarionInboxElement extends HTMLElement {
   #fail(error) {
     const isRefused = error instanceof ClarionError && error.status === 401;
     this.#problem = this.#text(isRefused ? "signedOut" : "failed");
+    if (error.code === "origin_not_allowed") warnOfOrigin(this.#url());
     this.#showAll();
     this.#emit("clarion-error", { error });
   }
@@ -787,6 +791,17 @@ export class ClarionInboxElement extends HTMLElement {
     }
     return this.#text("now");
   }
+}
+
+/** For the developer of the page: the user cannot change it. */
+function warnOfOrigin(url) {
+  console.warn(
+    `<clarion-inbox>: ${url} answered 403 origin_not_allowed, because the app does not allow the ` +
+      `origin of this page, ${origin}. Allow it with an API key that has the scope keys:write ` +
+      "(the list replaces the one that is there):\n\n" +
+      `curl -X PATCH ${url}/v1/app -H "Authorization: Bearer $KEY" ` +
+      `-H "Content-Type: application/json" -d '${JSON.stringify({ allowed_origins: [origin] })}'`,
+  );
 }
 
 function isNewer(one, other) {

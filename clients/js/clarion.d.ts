@@ -104,7 +104,7 @@ export interface Preferences {
 export interface Setting<T> {
   value: T;
   source: string;
-  chosen?: T | null;
+  set_to: T | null;
 }
 
 export interface ExplainedPreferences {
@@ -118,9 +118,9 @@ export interface ExplainedPreferences {
 export interface Options {
   /** Where the server is, like `https://notify.example.com`. */
   url: string;
-  /** How often a request is tried; 5 unless told. */
+  /** How often a request is tried; 5 by default. */
   attempts?: number;
-  /** How long one try may take; 30,000 unless told. */
+  /** How long one try may take; 30,000 by default. */
   timeoutMs?: number;
   /** In place of the global `fetch`. */
   fetch?: typeof globalThis.fetch;
@@ -130,14 +130,16 @@ export interface RequestOptions {
   body?: unknown;
   query?: Record<string, string | number | boolean | null | undefined>;
   idempotencyKey?: string;
-  /** Whether to repeat it may do no harm; GET, PUT and DELETE are repeated anyway. */
+  /** Whether a repeat does no harm; GET, PUT and DELETE are repeated in any case. */
   isRepeatable?: boolean;
 }
 
-/** A response that is an error, in the server's own words. */
+/** A response that is an error. Its message is one line with status, code, detail and fields. */
 export class ClarionError extends Error {
   readonly status: number;
   readonly code: string;
+  /** What is wrong, in the server's own words. */
+  readonly detail: string;
   readonly errors: FieldFault[];
   readonly requestId: string | null;
   readonly retryAfterMs: number | null;
@@ -170,7 +172,7 @@ export class Clarion {
   /** What would become of an event: the verdict for each channel, with its reason. */
   explain(event: Event & { at?: Timestamp }): Promise<Record<string, unknown>>;
   getEvent(id: string): Promise<Record<string, unknown>>;
-  cancelEvent(id: string): Promise<Record<string, unknown> | null>;
+  cancelEvent(id: string): Promise<Record<string, unknown>>;
   /** Create or replace a user. */
   putUser(id: string, user: Record<string, unknown>): Promise<Record<string, unknown>>;
   getUser(id: string): Promise<Record<string, unknown>>;

@@ -13,14 +13,21 @@ const TIMEOUT_MS = 30_000;
 const SILENCE_MS = 50_000;
 const REPEATABLE = new Set(["GET", "PUT", "DELETE"]);
 
-/** A response that is an error, in the server's own words. */
+/**
+ * A response that is an error. Its message is one line with all that it says:
+ * `422 invalid_fields: type: there is no such type`.
+ */
 export class ClarionError extends Error {
   constructor(status, problem, retryAfterMs = null) {
-    super(problem.detail || problem.title || `HTTP ${status}`);
+    const { code = "unknown", detail = problem.title || `HTTP ${status}`, errors = [] } = problem;
+    const faults = errors.map(({ field, reason }) => `${field}: ${reason}`);
+    const said = [detail, ...faults.filter((each) => !detail.includes(each))];
+    super(`${status} ${code}: ${said.join("; ")}`.replace(/\s+/g, " "));
     this.name = "ClarionError";
     this.status = status;
-    this.code = problem.code || "unknown";
-    this.errors = problem.errors || [];
+    this.code = code;
+    this.detail = detail;
+    this.errors = errors;
     this.requestId = problem.request_id || null;
     this.retryAfterMs = retryAfterMs;
   }

@@ -35,6 +35,8 @@ LANGUAGES = {
     "fr": "Notifications",
     "pt": "Notificações",
 }
+# What the console shows a developer whose page is refused.
+CALL = re.compile(r"curl -X (\w+) (\S+) -H .* -d '(.*)'")
 OpenInbox = Callable[..., Page]
 
 
@@ -325,9 +327,31 @@ def test_a_page_of_an_origin_that_is_not_allowed_sees_nothing(
         allow(server, pages.origin)
     press(window.page, "Try again")
     expect(rows(window.page)).to_have_count(1)
-    # Browsers log every response that is an error.
+    # Browsers log every response that is an error; the bell says what to do.
+    (warning,) = (fault for fault in window.faults if "<clarion-inbox>" in fault)
+    assert f"origin of this page, {pages.origin}." in warning
     assert all("403" in fault for fault in window.faults)
     window.faults.clear()
+
+
+def test_the_console_has_the_call_that_allows_the_origin(
+    server: Server, pages: PageServer, open_window_of_ana: Callable[..., Window]
+) -> None:
+    allow(server)
+    try:
+        window = open_window_of_ana()
+        bell(window.page).click()
+        expect(window.page.get_by_text("cannot be loaded")).to_be_visible()
+        (warning,) = (fault for fault in window.faults if "<clarion-inbox>" in fault)
+        window.faults.clear()
+        method, url, body = re.search(CALL, warning).groups()  # type: ignore[union-attr]
+        assert url.startswith(pages.api)
+        answer = server.app.ask(method, url.removeprefix(pages.api), json.loads(body))
+        assert answer.json["allowed_origins"] == [pages.origin]
+        press(window.page, "Try again")
+        expect(window.page.get_by_text("No notifications yet")).to_be_visible()
+    finally:
+        allow(server, pages.origin)
 
 
 def test_over_a_restart_of_the_server_nothing_is_missed(

@@ -20,6 +20,9 @@ export function makeClient({ Clarion, ClarionError, Inbox, signUserToken }, { ur
   const commands = {
     put_user: ({ user }) => clarion.putUser(user, {}),
     send: ({ event, key }) => clarion.send(event, key ? { idempotencyKey: key } : {}),
+    explain: ({ event }) => clarion.explain(event),
+    get: ({ name, id }) => clarion[name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase())](id),
+    explained_preferences: ({ user }) => inboxOf(user).preferences({ explain: true }),
     send_batch: async ({ events }) => (await clarion.sendBatch(events)).results,
     publish: ({ topic, message, ...fields }) => clarion.publish(topic, message, fields),
     categories: ({ user }) => inboxOf(user).categories(),

@@ -25,13 +25,21 @@ class Driver:
         self._updates: dict[str, Iterator[Update]] = {}
 
     def put_user(self, user: str) -> Any:
-        return self._clarion.request("PUT", f"/v1/users/{user}", {}, returns=dict[str, Any])
+        return self._clarion.put_user(user, {})
 
     def send(self, event: dict[str, Any], key: str | None = None) -> Any:
-        fields = {name: value for name, value in event.items() if name not in {"type", "recipient"}}
-        return self._clarion.send(
-            event["type"], to=event["recipient"], idempotency_key=key, **fields
-        )
+        type_name, fields = split(event)
+        return self._clarion.send(type_name, **fields, idempotency_key=key)
+
+    def explain(self, event: dict[str, Any]) -> Any:
+        type_name, fields = split(event)
+        return self._clarion.explain(type_name, **fields)
+
+    def get(self, name: str, id: str) -> Any:  # noqa: A002 - the name in all languages
+        return getattr(self._clarion, name)(id)
+
+    def explained_preferences(self, user: str) -> Any:
+        return self._inbox(user).preferences(explain=True)
 
     def send_batch(self, events: list[dict[str, Any]]) -> Any:
         return self._clarion.send_batch(events)
@@ -63,6 +71,12 @@ class Driver:
         if user not in self._inboxes:
             self._inboxes[user] = Inbox(self._url, token=token, attempts=ATTEMPTS)
         return self._inboxes[user]
+
+
+def split(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the type of an event, and the rest as Python names it."""
+    fields = {name: value for name, value in event.items() if name != "type"}
+    return event["type"], {"to": fields.pop("recipient"), **fields}
 
 
 def answer(driver: Driver, command: dict[str, Any]) -> dict[str, Any]:

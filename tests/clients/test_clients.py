@@ -1,5 +1,6 @@
 """Both client libraries go through the same scenario with a real server."""
 
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -23,7 +24,7 @@ HERE = Path(__file__).parent
 # The JavaScript client in Node, and in Chromium.
 LANGUAGES = ["python", "javascript", "browser"]
 # What needs an API key, which no page of another origin may use.
-OF_SERVERS = {"put_user", "send", "send_batch", "publish"}
+OF_SERVERS = {"put_user", "send", "send_batch", "publish", "explain", "get"}
 
 
 class Client:
@@ -180,6 +181,30 @@ def test_a_batch_answers_for_each_event(client: Client, user: str) -> None:
 def test_a_refusal_names_the_field_and_is_not_repeated(client: Client, user: str) -> None:
     refused = client.do("send", event=like(user, priority="loud"))
     assert refused["error"] == {"status": 422, "code": "invalid_fields", "fields": ["priority"]}
+
+
+def test_an_event_is_explained_before_and_shown_after(client: Client, user: str) -> None:
+    verdicts = client.do("explain", event=like(user))["verdicts"]
+    assert [each["verdict"] for each in verdicts if each["channel"] == "in_app"] == ["send"]
+    client.do("watch", user=user)
+    assert client.do("next", user=user)["type"] == "state"
+    event = client.do("send", event=like(user))
+    item = next_change(client, user, "notification")["item"]
+    assert client.do("get", name="get_event", id=event["event_id"])["type"] == "POST_LIKE"
+    assert client.do("get", name="get_timeline", id=item["id"])["items"]
+    assert client.do("get", name="get_user", id=user)["id"] == user
+
+
+def test_a_scheduled_event_is_cancelled(client: Client, user: str) -> None:
+    later = (dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)).isoformat()
+    event = client.do("send", event=like(user, scheduled_at=later))
+    cancelled = client.do("get", name="cancel_event", id=event["event_id"])
+    assert cancelled["status"] == "cancelled"
+
+
+def test_preferences_come_with_their_source(client: Client, user: str) -> None:
+    explained = client.do("explained_preferences", user=user)
+    assert explained["language"] == {"value": "en", "source": "default", "set_to": None}
 
 
 def test_the_same_key_is_one_event(client: Client, user: str) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(.*)\n((?:.*\n)*?)^```$", re.MULTILINE)
-INFO = re.compile(r'(\w+)(?: title="([\w.-]+)")?')
+INFO = re.compile(r'(\w+)(?: title="([\w./-]+)")?')
 FILES = {"python", "js", "php", "html", "nginx", "ini", "toml"}
 # Files that a page in a browser uses: tests/browser/test_guides.py opens each.
 IN_A_BROWSER = {

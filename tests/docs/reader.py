@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -97,12 +98,23 @@ class Clone:
         for name in ("oathtool", "php"):
             if not shutil.which(name):
                 shims[name] = run_script(f"docs/{name}.py")
-        shims["node"] = f'#!/bin/sh\nexec {find_node().node} "$@"\n'
+        node = find_node()
+        shims["node"] = f'#!/bin/sh\nexec {node.node} "$@"\n'
+        shims["npm"] = f'#!/bin/sh\nexec {" ".join(node.npm)} "$@"\n'
         for program in postgres_programs(bundled=False, folder=self.programs).iterdir():
             (self.programs / program.name).symlink_to(program)
         for name, text in shims.items():
             (self.programs / name).write_text(text)
             (self.programs / name).chmod(0o755)
+
+
+def accepts(address: str) -> bool:
+    host, _, port = address.partition(":")
+    try:
+        socket.create_connection((host, int(port))).close()
+    except OSError:
+        return False
+    return True
 
 
 def run_script(name: str) -> str:
@@ -216,9 +228,13 @@ class Reader:
         self.folder = folder / "clarion"
         self._log = folder
         self.port, self.tls_port, self.gateway_port = (free_port() for _ in range(3))
+        # Of a web application that a page makes.
+        self._site = f"127.0.0.1:{free_port()}"
         self._replaced = {
             "127.0.0.1:8080": f"127.0.0.1:{self.port}",
             "127.0.0.1:8081": f"127.0.0.1:{self.gateway_port}",
+            **dict.fromkeys(("127.0.0.1:8000", "127.0.0.1:3000"), self._site),
+            "--port 8000": f"--port {self._site.rpartition(':')[2]}",
             "127.0.0.1:8090": f"127.0.0.1:{free_port()}",
             "127.0.0.1:8091": f"127.0.0.1:{free_port()}",
             "localhost:8443": f"localhost:{self.tls_port}",
@@ -268,7 +284,9 @@ class Reader:
         for block, following in zip(blocks, [*blocks[1:], None], strict=True):
             if block.kind in FILES:
                 assert block.title is not None
-                (self.folder / block.title).write_text(self._replace(block.text))
+                path = self.folder / block.title
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(self._replace(block.text))
             elif block.is_shown:
                 self._compare(block)
             elif block.changes_machine:
@@ -307,6 +325,8 @@ class Reader:
         if "clarion serve" in text or "make run" in text:
             self._wait(block, lambda: self.is_ready() or terminal.has_failed)
             assert not terminal.has_failed, f"{block} failed: {terminal.printed}"
+        elif self._site in text:
+            self._wait(block, lambda: accepts(self._site) or terminal.has_failed)
 
     def is_ready(self) -> bool:
         try:

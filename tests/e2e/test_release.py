@@ -16,9 +16,11 @@ import pytest
 from tests.e2e.asking import Asker
 from tests.e2e.installation import Installation
 from tests.e2e.sending import draft, inbox, make_type, make_user, send_and_wait
+from tests.node import find_node
 from tools.sbom import UnknownLine, make_sbom, read_lock
 
 ROOT = Path(__file__).resolve().parents[2]
+UV = Path(sys.executable).with_name("uv")
 LIMIT_S = 300
 # A page of each kind that is not Python: templates, scripts, style sheets, the API document.
 PAGES = {
@@ -50,6 +52,47 @@ for each in pkgutil.walk_packages(clarion.__path__, "clarion."):
         if error.name.partition(".")[0] not in ("apprise", "opentelemetry"):
             raise
 show_help(app)
+"""
+# Sends an event and reads the inbox, with nothing but the client.
+USE_PYTHON = """
+import sys
+from clarion_client import Clarion, Inbox, sign_user_token
+
+url, key, app_id, secret = sys.argv[1:]
+with Clarion(url, api_key=key) as clarion:
+    clarion.put_user("ana", {})
+    event = clarion.send("POST_LIKE", to="ana", actor={"id": "ben", "name": "Ben"})
+with Inbox(url, token=sign_user_token(app_id=app_id, user_id="ana", secret=secret)) as inbox:
+    for update in inbox.updates():
+        if update.type == "notification" or update.unread_count:
+            break
+    print(event.status, inbox.list().unread_count)
+print(sorted({name.partition(".")[0] for name in sys.modules} & {"clarion", "jwt"}))
+"""
+# What a type checker sees of it; a type that is lost would be `Any`.
+TYPED = """
+from typing import assert_type
+from clarion_client import AcceptedEvent, AsyncClarion, Clarion, Inbox, Notification, Published
+
+def send(clarion: Clarion) -> Published:
+    assert_type(clarion.send("POST_LIKE", to="ana"), AcceptedEvent)
+    return clarion.publish("backups", "done")
+
+async def read(clarion: AsyncClarion, inbox: Inbox) -> list[Notification | None]:
+    assert_type(await clarion.send("POST_LIKE", to=["ana"]), AcceptedEvent)
+    return [update.item for update in inbox.updates()]
+"""
+USE_JAVASCRIPT = """
+import { Clarion, Inbox, signUserToken } from "@clarion/client";
+
+const [url, apiKey, appId, secret] = process.argv.slice(2);
+const clarion = new Clarion({ url, apiKey });
+await clarion.putUser("bea", {});
+const event = await clarion.send({ type: "POST_LIKE", recipient: { user_id: "bea" } });
+const inbox = new Inbox({ url, token: () => signUserToken({ appId, userId: "bea", secret }) });
+for await (const update of inbox.updates()) if (update.unread_count) break;
+console.log(event.status, (await inbox.list()).unread_count);
+console.log(import.meta.resolve("@clarion/client/inbox").split("/").at(-1));
 """
 pytestmark = [
     pytest.mark.timeout(2 * LIMIT_S),
@@ -83,17 +126,9 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def clarion(dist: Path) -> Path:
     """The program as it is installed from the wheel, with the versions of its lock file."""
-    venv, (wheel,) = dist.parent / "venv", dist.glob("*.whl")
-    uv = Path(sys.executable).with_name("uv")
-    run(uv, "venv", "--quiet", "--python", sys.executable, venv)
-    install: list[str | Path] = [
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        venv / "bin" / "python",
-    ]
+    (wheel,) = dist.glob("clarion-*.whl")
+    python = make_venv(dist.parent / "venv")
+    install: list[str | Path] = [UV, "pip", "install", "--quiet", "--python", python]
     # Compiled, or the first import of a module would hold the event loop.
     install.append("--compile-bytecode")
     run(
@@ -106,7 +141,13 @@ def clarion(dist: Path) -> Path:
         dist / "requirements.lock",
     )
     run(*install, "--no-deps", wheel)
-    return venv / "bin" / "clarion"
+    return python.with_name("clarion")
+
+
+def make_venv(folder: Path) -> Path:
+    """Return the Python of an empty environment."""
+    run(UV, "venv", "--quiet", "--python", sys.executable, folder)
+    return folder / "bin" / "python"
 
 
 @pytest.fixture
@@ -151,6 +192,51 @@ def test_the_wheel_says_what_it_was_built_from(clarion: Path) -> None:
     assert found["commit"].removesuffix(" with changes") == commit
 
 
+def given_to_clients(installation: Installation, first: dict[str, Any]) -> list[str]:
+    app = first["app"]
+    url = f"http://127.0.0.1:{installation.port}"
+    return [url, app["api_key"], app["id"], app["user_secret"]]
+
+
+def test_the_python_client_needs_two_packages_and_nothing_of_the_server(
+    dist: Path, installation: Installation, tmp_path: Path
+) -> None:
+    (wheel,) = dist.glob("clarion_client-*.whl")
+    python = make_venv(tmp_path / "venv")
+    run(UV, "pip", "install", "--quiet", "--python", python, wheel)
+    packages = json.loads(run(UV, "pip", "list", "--format=json", "--python", python))
+    assert {each["name"] for each in packages} == {"clarion-client", "msgspec", "pyreqwest"}
+    (tmp_path / "use.py").write_text(TYPED)
+    options = ["--strict", f"--python-executable={python}", f"--cache-dir={tmp_path / 'cache'}"]
+    run(sys.executable, "-m", "mypy", *options, tmp_path / "use.py")
+    first = installation.initialise()
+    with installation:
+        printed = run(python, "-c", USE_PYTHON, *given_to_clients(installation, first))
+    assert printed.splitlines() == ["pending 1", "[]"]
+
+
+def test_the_javascript_client_is_installed_from_its_tarball(
+    dist: Path, installation: Installation, tmp_path: Path
+) -> None:
+    (tarball,) = dist.glob("clarion-client-*.tgz")
+    node, script = find_node(), tmp_path / "use.mjs"
+    script.write_text(USE_JAVASCRIPT)
+    options = ["--offline", "--no-audit", "--no-fund"]
+    run(*node.npm, "install", *options, f"--prefix={tmp_path}", tarball)
+    assert {
+        path.name for path in (tmp_path / "node_modules" / "@clarion" / "client").iterdir()
+    } == {
+        "LICENSE",
+        "README.md",
+        "package.json",
+        *(f"{name}.{kind}" for name in ("clarion", "clarion-inbox") for kind in ("js", "d.ts")),
+    }
+    first = installation.initialise()
+    with installation:
+        printed = run(node.node, script, *given_to_clients(installation, first))
+    assert printed.splitlines() == ["pending 1", "clarion-inbox.js"]
+
+
 def test_the_sdist_has_what_it_needs_and_no_more(dist: Path) -> None:
     (path,) = dist.glob("*.tar.gz")
     with tarfile.open(path) as archive:
@@ -163,6 +249,7 @@ def test_the_checksums_and_the_notes_are_those_of_the_release(dist: Path) -> Non
     lines = (dist / "SHA256SUMS").read_text().splitlines()
     listed = {name: digest for digest, name in (line.split("  ") for line in lines)}
     files = [path for path in dist.iterdir() if path.name != "SHA256SUMS"]
+    assert {path.suffix for path in files} >= {".whl", ".gz", ".tgz"}
     assert listed == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     notes = (dist / f"clarion-{project()['version']}.md").read_text()
     section = (ROOT / "CHANGELOG.md").read_text().partition(f"\n## {project()['version']} ")[2]

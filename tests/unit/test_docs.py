@@ -1,6 +1,7 @@
 """The reference pages name everything the program has, and every link leads to a page."""
 
 import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -285,7 +286,13 @@ def test_the_architecture_is_short() -> None:
 def test_this_version_is_in_the_changelog_and_everywhere_the_same() -> None:
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
-    assert newest[1] == PROJECT["project"]["version"] == clarion.__version__
+    clients = ROOT / "clients"
+    python = tomllib.loads((clients / "python" / "pyproject.toml").read_text())["project"]
+    javascript = json.loads((clients / "js" / "package.json").read_bytes())
+    for version in (python["version"], javascript["version"], PROJECT["project"]["version"]):
+        assert newest[1] == version == clarion.__version__
+    runtime = PROJECT["project"]["dependencies"]
+    assert set(python["dependencies"]) <= set(runtime), "the server has the same client"
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def _explain_error(error: ApiError, url: str, key_origin: str) -> str:
 def find_cause(error: NotReached) -> Exception:
     """Return the standard library's exception for what the client says of a failure."""
     text = str(error)
-    if isinstance(error.__cause__, TimeoutError):
+    if "timed out" in text:
         return TimeoutError()
     if number := re.search(r"\(os error (\d+)\)", text):
         return OSError(int(number[1]), os.strerror(int(number[1])))

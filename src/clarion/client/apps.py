@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from clarion.client.cancellation import end_if_cancelled
-from clarion.client.http import Answer, HttpClient
-from clarion.client.model import AcceptedEvent, BatchResult, Published
+from .cancellation import end_if_cancelled
+from .http import Answer, HttpClient
+from .model import AcceptedEvent, BatchResult, Published
 
 T = TypeVar("T")
 
@@ -73,11 +73,47 @@ class AsyncClarion(HttpClient):
         """
         return await self._http.request(
             "POST",
-            f"/v1/publish/{quote(topic, safe='')}",
+            f"/v1/publish/{_quote(topic)}",
             {"message": message, **fields},
             returns=Published,
             idempotency_key=idempotency_key or _new_key(),
         )
+
+    async def explain(
+        self, /, type_name: str, *, to: str | Sequence[str] | Mapping[str, Any], **fields: Any
+    ) -> dict[str, Any]:
+        """Return what would become of an event: the verdict for each channel, with its reason."""
+        return await self._http.request(
+            "POST",
+            "/v1/explain",
+            make_event(type_name, to, fields),
+            returns=dict[str, Any],
+            is_repeatable=True,
+        )
+
+    async def get_event(self, event_id: str) -> dict[str, Any]:
+        """Return an event, and what has become of it so far."""
+        return await self._get(f"/v1/events/{_quote(event_id)}")
+
+    async def cancel_event(self, event_id: str) -> dict[str, Any]:
+        """Cancel an event that is scheduled or not decided on yet."""
+        return await self._http.request(
+            "DELETE", f"/v1/events/{_quote(event_id)}", returns=dict[str, Any]
+        )
+
+    async def put_user(self, user_id: str, user: Mapping[str, Any]) -> dict[str, Any]:
+        """Create or replace a user."""
+        return await self._http.request(
+            "PUT", f"/v1/users/{_quote(user_id)}", user, returns=dict[str, Any]
+        )
+
+    async def get_user(self, user_id: str) -> dict[str, Any]:
+        """Return a user."""
+        return await self._get(f"/v1/users/{_quote(user_id)}")
+
+    async def get_timeline(self, notification_id: str) -> dict[str, Any]:
+        """Return what happened to a notification, step by step, with the reasons."""
+        return await self._get(f"/v1/notifications/{_quote(notification_id)}/timeline")
 
     async def request(
         self, /, method: str, path: str, body: object = None, *, returns: type[T], **options: Any
@@ -100,6 +136,9 @@ class AsyncClarion(HttpClient):
         """Yield the parts of an answer of any size, such as the export of a user."""
         return self._http.download(path)
 
+    async def _get(self, path: str) -> dict[str, Any]:
+        return await self._http.request("GET", path, returns=dict[str, Any])
+
 
 def make_event(
     type_name: str, to: str | Sequence[str] | Mapping[str, Any], fields: Mapping[str, Any]
@@ -113,6 +152,10 @@ def make_event(
     else:
         recipient = {"user_ids": list(to)}
     return {"type": type_name, "recipient": recipient, **fields}
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe="")
 
 
 def _new_key() -> str:

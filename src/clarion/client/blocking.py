@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from clarion.client.apps import AsyncClarion
-from clarion.client.http import HttpClient
-from clarion.client.inboxes import AsyncInbox, Token
+from .apps import AsyncClarion
+from .errors import ApiError, NotReached
+from .http import HttpClient
+from .inboxes import AsyncInbox, Token
 
 C = TypeVar("C", bound=HttpClient)
 P = ParamSpec("P")
@@ -79,7 +80,11 @@ def _block(
 
     @functools.wraps(method)
     def call(self: _Blocking[C], /, *args: P.args, **options: P.kwargs) -> T:
-        return self._run(method(self._client, *args, **options))
+        try:
+            return self._run(method(self._client, *args, **options))
+        except (ApiError, NotReached) as error:
+            # The reader needs the line that made the request, not the frames of another thread.
+            raise error.with_traceback(None) from None
 
     return call
 
@@ -106,6 +111,12 @@ class Clarion(_Blocking[AsyncClarion]):
     send = _block(AsyncClarion.send)
     send_batch = _block(AsyncClarion.send_batch)
     publish = _block(AsyncClarion.publish)
+    explain = _block(AsyncClarion.explain)
+    get_event = _block(AsyncClarion.get_event)
+    cancel_event = _block(AsyncClarion.cancel_event)
+    put_user = _block(AsyncClarion.put_user)
+    get_user = _block(AsyncClarion.get_user)
+    get_timeline = _block(AsyncClarion.get_timeline)
     request = _block(AsyncClarion.request)
     call = _block(AsyncClarion.call)
     download = _block_each(AsyncClarion.download)

@@ -18,7 +18,10 @@ class FieldFault(msgspec.Struct, frozen=True):
 
 
 class ApiError(Exception):
-    """The server's answer is an error, in its own words."""
+    """The server's answer is an error; as text, one line with all that it says.
+
+    `422 invalid_fields: type: there is no such type`
+    """
 
     def __init__(
         self,
@@ -30,7 +33,9 @@ class ApiError(Exception):
         request_id: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(f"{detail} ({status} {code})")
+        faults = (f"{each.field}: {each.reason}" for each in errors)
+        said = [detail, *(each for each in faults if each not in detail)]
+        super().__init__(" ".join(f"{status} {code}: {'; '.join(said)}".split()))
         self.status = status
         self.code = code
         self.detail = detail

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 from pyreqwest.client import Client, ClientBuilder
-from pyreqwest.exceptions import PyreqwestError
+from pyreqwest.exceptions import DetailedPyreqwestError, PyreqwestError
 from pyreqwest.request import RequestBuilder
 from pyreqwest.response import ResponseBodyReader
 
-from clarion.client.cancellation import end_if_cancelled
-from clarion.client.errors import ApiError, NotReached, read_error
+from .cancellation import end_if_cancelled
+from .errors import ApiError, NotReached, read_error
 
 T = TypeVar("T")
 # Returns the credential for the next request: an API key, or a user token that may be renewed.
@@ -111,7 +111,7 @@ class Http:
             response = await request.timeout(timedelta(seconds=self._timeout_s)).build().send()
             return Answer(response.status, response.headers, bytes(await response.bytes()))
         except PyreqwestError as error:
-            raise NotReached(f"{self._url} did not answer: {_explain(error)}") from error
+            raise NotReached(f"{self._url} did not answer: {_explain(error)}") from None
 
     async def download(self, path: str) -> AsyncIterator[bytes]:
         """Yield the parts of an answer of any size."""
@@ -145,7 +145,7 @@ class Http:
                     raise read_error(response.status, response.get_header("retry-after"), body)
                 yield response.body_reader
         except (PyreqwestError, TimeoutError) as error:
-            raise NotReached(f"The stream broke off: {_explain(error)}") from error
+            raise NotReached(f"The stream broke off: {_explain(error)}") from None
 
     async def _prepare(
         self, method: str, path: str, headers: Mapping[str, str], query: Mapping[str, object]
@@ -211,8 +211,8 @@ def _decode(answer: Answer, returns: type[T]) -> T:
         raise read_error(answer.status, answer.headers.get("retry-after"), answer.body)
     try:
         return msgspec.json.decode(answer.body or b"null", type=returns)
-    except msgspec.DecodeError as error:
-        raise read_error(answer.status, None, b"") from error
+    except msgspec.DecodeError:
+        raise read_error(answer.status, None, b"") from None
 
 
 async def _read_parts(reader: ResponseBodyReader) -> AsyncIterator[bytes]:
@@ -262,4 +262,10 @@ def _text(value: object) -> Any:
 
 
 def _explain(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """Return what failed, on one line."""
+    if isinstance(error, DetailedPyreqwestError):
+        # The first cause repeats the URL.
+        causes = [each["message"] for each in (error.details["causes"] or [])[1:]]
+        return " ".join(": ".join(causes or [str(error.args[0])]).split())
+    silence = f"nothing arrived for {_SILENCE_S:.0f} s"
+    return silence if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from clarion.client.errors import ApiError, NotReached
-from clarion.client.http import HttpClient, is_temporary, wait_s
-from clarion.client.model import Notification, NotificationPage, UnreadCount, Update
+from .errors import ApiError, NotReached
+from .http import HttpClient, is_temporary, wait_s
+from .model import Notification, NotificationPage, UnreadCount, Update
 
 Token = str | Callable[[], str | Awaitable[str]]
 
@@ -77,9 +77,14 @@ class AsyncInbox(HttpClient):
         path = "/v1/me/notifications/read-all"
         return await self._http.request("POST", path, returns=UnreadCount, is_repeatable=True)
 
-    async def preferences(self) -> dict[str, Any]:
-        """Return what the user has set, with defaults for the rest."""
-        return await self._http.request("GET", "/v1/me/preferences", returns=dict[str, Any])
+    async def preferences(self, *, explain: bool | None = None) -> dict[str, Any]:
+        """Return what the user has set, with defaults for the rest.
+
+        With `explain`, each value comes with its source.
+        """
+        return await self._http.request(
+            "GET", "/v1/me/preferences", returns=dict[str, Any], query={"explain": explain}
+        )
 
     async def change_preferences(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Change some of the preferences."""

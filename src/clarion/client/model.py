@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from clarion.client.errors import FieldFault
+from .errors import FieldFault
 
 
 class AcceptedEvent(msgspec.Struct, frozen=True):

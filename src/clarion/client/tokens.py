@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import json
 import time
-
-import jwt
 
 
 def sign_user_token(
@@ -12,9 +14,23 @@ def sign_user_token(
 ) -> str:
     """Return a token with which a user's own client may read their inbox.
 
-    `secret` is the app's user secret, or its private key in PEM for ES256 and EdDSA. Anyone who
-    has it can read every inbox of the app: keep it on your server.
+    `secret` is the app's user secret, or its private key in PEM for ES256 and EdDSA, which need the
+    package `PyJWT[crypto]`. Anyone who has it can read every inbox of the app: keep it on your
+    server.
     """
     now = int(time.time())
     claims = {"sub": user_id, "aud": app_id, "iat": now, "exp": now + round(hours * 3600)}
-    return jwt.encode(claims, secret, algorithm=algorithm)
+    if algorithm != "HS256":
+        import jwt  # noqa: PLC0415 - an extra of the package
+
+        return jwt.encode(claims, secret, algorithm=algorithm)
+    signed = b".".join(
+        _encode(json.dumps(part, separators=(",", ":")).encode())
+        for part in ({"alg": algorithm, "typ": "JWT"}, claims)
+    )
+    signature = hmac.digest(secret.encode(), signed, hashlib.sha256)
+    return b".".join((signed, _encode(signature))).decode()
+
+
+def _encode(part: bytes) -> bytes:
+    return base64.urlsafe_b64encode(part).rstrip(b"=")

@@ -27,8 +27,7 @@ def test_a_failure_is_explained(text: str, sentence: str) -> None:
 
 
 def test_a_time_out_is_explained() -> None:
-    late = NotReached("")
-    late.__cause__ = TimeoutError()
+    late = NotReached("client error (Connect): operation timed out")
     explained = explain_failure(find_cause(late), URL, "--url")
     assert explained == f"{URL} did not respond in time."
 
