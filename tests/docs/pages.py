@@ -5,7 +5,8 @@
 | `sh` | runs it in the terminal of the page, in order |
 | `sh` with a comment `… until Ctrl-C` | runs it in a terminal of its own, which stays open |
 | `sh` with a comment `after Ctrl-C …` | stops what stays open, then runs it |
-| `sh` in which each command begins with `sudo` | changes the machine: only its syntax is checked; but `sudo -u postgres` is run |
+| `sh` in which each command begins with `sudo` | changes the machine: only its syntax is checked |
+| `sh` with `sudo -u postgres` | runs it as the account of the PostgreSQL of the page |
 | `python`, `js`, … with `title="FILE"` | saves it as the file, which the page must use |
 | `json`, `text` | shown output: compared with what the commands before it printed |
 | `text` with `│` | a drawing |

@@ -1,4 +1,4 @@
-"""A PostgreSQL as Debian installs it: its own account comes in without a password, others with one."""
+"""A PostgreSQL as Debian installs it: only its own account needs no password."""
 
 import shlex
 from datetime import UTC, datetime, timedelta
