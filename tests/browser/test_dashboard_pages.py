@@ -20,6 +20,15 @@ from tests.e2e.asking import Asker
 from tests.e2e.sending import make_user, send, set_preferences, wait_for_event, wait_until
 
 ALL_DAY = [True] * 24
+# What plots write on their axes, by the plot.
+NOTE_LABELS = """
+window.labels = {};
+const fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  queueMicrotask(() => (window.labels[this.canvas.closest(".plot")?.id] ??= []).push(text));
+  return fill.call(this, text, ...place);
+};
+"""
 READ_EVENTS = "Number(document.querySelector('.tile dd').textContent.replaceAll(',', ''))"
 FAIL_EVENT = statement(
     "fail_event_in_test",
@@ -91,6 +100,46 @@ def test_the_overview_updates_by_itself(
     expect(page.locator("#channels")).to_contain_text("100.0 %")
     page.get_by_role("link", name="Last day").click()
     wait_until(lambda: page.evaluate(READ_EVENTS) >= before + 3 or None)
+
+
+def test_all_ranges_show_what_the_tiles_count(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    comment(app, make_user(app))
+    page = dashboard.open(open_window, "/overview")
+    wait_until(lambda: page.evaluate(READ_EVENTS) > 0 or None)
+    for name in ("1h", "24h", "30d"):
+        page.goto(dashboard.url(f"/overview?range={name}"))
+        counted = page.evaluate(READ_EVENTS)
+        figures = page.request.get(dashboard.url(f"/overview/figures?range={name}")).json()
+        assert sum(figures["throughput"][1]) >= counted > 0, name
+
+
+def test_one_sample_is_drawn_on_an_axis_of_a_minute(
+    dashboard: Dashboard, open_window: OpenWindow
+) -> None:
+    page = dashboard.open(open_window, "/people")
+    page.add_init_script(NOTE_LABELS)
+    page.goto(dashboard.url("/overview"))
+    expect(page.locator(".plot .uplot")).to_have_count(4)
+    moments = page.evaluate("window.labels.now.filter((each) => each.includes(':'))")
+    assert moments, page.evaluate("window.labels")
+    assert all(each.count(":") == 2 for each in moments), moments
+
+
+def test_tiles_stay_in_their_boxes_and_tell_due_jobs_from_held_ones(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    later = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    draft = {"type": "POST_COMMENT", "recipient": {"user_id": make_user(app)}}
+    send(app, draft | {"scheduled_at": later})
+    page = dashboard.open(open_window, "/overview", width=390)
+    tile = page.locator(".tile").filter(has_text="Queue")
+    expect(tile).to_contain_text("due")
+    expect(tile).to_contain_text("held for later")
+    wide = "[...document.querySelectorAll('.tile')].filter((e) => e.scrollWidth > e.clientWidth)"
+    page.evaluate("document.querySelectorAll('.tile dd').forEach((e) => e.prepend('1,000,0'))")
+    assert page.evaluate(f"{wide}.length") == 0
 
 
 def test_what_is_sent_arrives_in_two_windows(
@@ -172,6 +221,10 @@ def test_a_dead_letter_is_replayed(
     page = dashboard.open(open_window, "/dead-letters")
     row = find_row(page, event_id)
     expect(row).to_contain_text("try_later: <b>not now</b>")
+    page.get_by_role("button", name="Replay chosen").click()
+    expect(page.get_by_role("alert")).to_contain_text("choose at least one event")
+    expect(page.get_by_role("status")).to_have_count(0)
+    open_window.windows[-1].faults.clear()  # Chromium logs the answer 400
     row.get_by_role("checkbox").check()
     page.get_by_role("button", name="Replay chosen").click()
     expect(page.get_by_role("status")).to_have_text("The events are being tried again.")
@@ -206,6 +259,23 @@ def test_a_person_is_changed_exported_and_erased(
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("erased")
     assert app.get(f"/v1/users/{user_id}").status == 404
+
+
+def test_a_wrong_id_is_an_error_in_the_dialog(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    user_id = make_user(app)
+    page = dashboard.open(open_window, f"/people/{user_id}")
+    page.get_by_role("button", name="Delete …").click()
+    page.get_by_label("Erase").check()
+    page.get_by_label("Type the id").fill("somebody")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("is not the id of this user; nothing was done")
+    expect(dialog.get_by_label("Erase")).to_be_checked()
+    expect(page.get_by_role("status")).to_have_count(0)
+    open_window.windows[-1].faults.clear()  # Chromium logs the answer 422
+    assert app.get(f"/v1/users/{user_id}").status == 200
 
 
 def test_the_inbox_and_devices_of_a_person_are_shown(

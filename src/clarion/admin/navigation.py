@@ -49,7 +49,6 @@ NOTICES = {
     "deleted": "The user is deleted, and can be restored for some days.",
     "erased": "Everything about the user is being erased.",
     "restored": "The user is restored.",
-    "not-confirmed": "Nothing was done: the id that you typed is not the id of the user.",
     "confirmed": "Your password was confirmed. You can go on for 10 minutes.",
     "type-saved": "The type is saved.",
     "type-deleted": "The type is deleted, or has its built-in values again.",

@@ -15,6 +15,7 @@ from clarion.admin import navigation
 from clarion.admin.assets import Assets
 from clarion.admin.paths import path_of
 from clarion.admin.permissions import may_open, parse_needs
+from clarion.admin.timelines import show_duration
 from clarion.clock import to_rfc3339
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ FILTERS = {
     "exact_time": show_exact_time,
     "number": show_number,
     "share": show_share,
+    "duration": show_duration,
     "pretty": show_json,
     "words": show_words,
 }

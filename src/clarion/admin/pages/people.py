@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clarion.access.model import Scope
+from clarion.admin.forms import fault
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.preferences import describe_hours, find_changes
@@ -111,7 +112,8 @@ async def delete(visit: Visit) -> Response:
     user_id = visit.parts["user_id"]
     is_hard = visit.field("how") == "erase"
     if visit.field("confirmation").strip() != user_id:
-        return visit.redirect(visit.app_path("people", user_id), notice="not-confirmed")
+        refused = fault(visit, "confirmation", "is not the id of this user; nothing was done")
+        return await _show_again(visit, "person.html", refused, is_erasing=is_hard)
     await visit.call("DELETE", "users", user_id, query={"hard": "true" if is_hard else "false"})
     return visit.redirect(visit.app_path("people"), notice="erased" if is_hard else "deleted")
 

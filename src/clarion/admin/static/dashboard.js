@@ -30,6 +30,11 @@ function useDialogs(event) {
   else button.closest("dialog").close();
 }
 
+// A dialog whose form was refused is open again, with what is wrong.
+function openRefused() {
+  document.querySelector("dialog[data-open]")?.showModal();
+}
+
 // The token of a set-up link is in the fragment: into the form, and out of the address.
 function takeFragment() {
   const place = document.querySelector("[data-fragment]");
@@ -73,4 +78,5 @@ document.addEventListener("click", download);
 document.addEventListener("click", useDialogs);
 document.addEventListener("htmx:afterSwap", (event) => showTimes(event.detail.elt.parentElement ?? document));
 showTimes(document);
+openRefused();
 takeFragment();
