@@ -82,7 +82,7 @@ def test_a_template_is_written_previewed_saved_and_sent_to_oneself(
     page.get_by_label("Your user id in this app").fill(user_id)
     press(page, "Send")
     page.get_by_role("link", name="See what becomes of it").click()
-    expect(page).to_have_url(re.compile(r"/notifications\?q="))
+    expect(page).to_have_url(re.compile(r"/events/"))
 
     def find() -> Any:
         return app.get(f"/v1/users/{user_id}/notifications").json["items"] or None

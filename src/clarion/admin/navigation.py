@@ -45,6 +45,10 @@ OF_SERVER = (
 NOTICES = {
     "signed-out": "You are signed out.",
     "saved": "Your changes are saved.",
+    "event-sent": "The event is accepted.",
+    "event-replay": "The event is being tried again.",
+    "event-cancel": "The event is cancelled.",
+    "user-created": "The user is created.",
     "replayed": "The events are being tried again.",
     "deleted": "The user is deleted, and can be restored for some days.",
     "erased": "Everything about the user is being erased.",

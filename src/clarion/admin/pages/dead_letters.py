@@ -8,6 +8,7 @@ from clarion.access.model import Scope
 from clarion.admin.forms import show_again
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
+from clarion.admin.people import read_names
 from clarion.admin.visit import Visit
 from clarion.errors import Conflict, RequestError
 from clarion.http import problems
@@ -22,7 +23,9 @@ async def list_dead_letters(visit: Visit) -> Response:
 
 
 async def _read_page(visit: Visit) -> dict[str, Any]:
-    return await visit.get_page("events", status="failed", limit=_SHOWN)
+    page = await visit.get_page("events", status="failed", limit=_SHOWN)
+    user_ids = [each["recipient"].get("user_id") for each in page["items"]]
+    return page | {"names": await read_names(visit, user_ids)}
 
 
 async def replay(visit: Visit) -> Response:
