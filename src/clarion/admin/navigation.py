@@ -18,6 +18,7 @@ class MenuLink(NamedTuple):
 
 # Below `/admin/apps/{app_id}/`.
 OF_APP = (
+    MenuLink("Get started", "get-started", "flag", Scope.KEYS_READ),
     MenuLink("Overview", "overview", "activity", Scope.STATS_READ),
     MenuLink("Notifications", "notifications", "bell", Scope.NOTIFICATIONS_READ),
     MenuLink("Explain", "explain", "question", Scope.EVENTS_READ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -73,10 +74,12 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
     app_id = visit.parts.get("app_id")
     is_signed_in = may_open(None, visit.caller, None)
     apps = (await visit.get("apps", limit=_APPS_SHOWN))["items"] if is_signed_in else []
-    app = next((each for each in apps if each["id"] == app_id), None)
+    # Pages of the server, which name no app, keep the one that was open last.
+    app = next((each for each in apps if each["id"] == (app_id or visit.last_app)), None)
     if app_id and app is None and is_signed_in:
         app = await visit.get("apps", app_id)
         apps = [app, *apps]
+    app_id = app["id"] if app else app_id
 
     def can(needs: str) -> bool:
         return may_open(parse_needs(needs), visit.caller, app_id)
@@ -89,7 +92,7 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
         "caller": visit.caller if is_signed_in else None,
         "app": app,
         "apps": apps,
-        "app_path": visit.app_path if app_id else None,
+        "app_path": partial(path_of, "apps", app_id) if app_id else None,
         "admin_path": path_of,
         "path": visit.path,
         "csrf": _csrf_field(visit.csrf_token),

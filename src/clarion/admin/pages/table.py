@@ -11,6 +11,7 @@ from clarion.admin.pages import (
     events,
     explain,
     feedback,
+    getting_started,
     health,
     keys,
     notifications,
@@ -28,6 +29,7 @@ from clarion.admin.pages import (
 PAGES = (
     *sign_in.PAGES,
     *start.PAGES,
+    *getting_started.PAGES,
     *overview.PAGES,
     *notifications.PAGES,
     *events.PAGES,
