@@ -1,8 +1,10 @@
-"""The way of a newcomer through the dashboard: no page is a dead end, and none is reloaded by hand."""
+"""The way of a newcomer through the dashboard: no dead end, and no page reloaded by hand."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,31 +27,108 @@ def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
         yield found
 
 
-def open_menu(page: Page, link: str) -> None:
-    """Follow a link of the navigation, which is behind a button on a phone."""
-    if page.get_by_role("button", name="Menu").is_visible():
-        page.get_by_role("button", name="Menu").click()
-    page.get_by_role("navigation", name="Pages").get_by_role("link", name=link, exact=True).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text(link)
+@dataclass(frozen=True)
+class Walk:
+    """A newcomer, who only follows links and presses buttons."""
 
+    dashboard: Dashboard
+    page: Page
+    open_window: OpenWindow
+    packages: Path
 
-def run_curl(dashboard: Dashboard, page: Page, label: str) -> None:
-    """Run a command as it is shown, with the key of the app."""
-    command = page.get_by_role("region", name=label).get_by_role("textbox", name="With curl").input_value()
-    key = dashboard.server.first["app"]["api_key"]
-    subprocess.run(
-        ["bash", "-c", command.replace("curl ", "curl --fail ", 1)],
-        env={**os.environ, "KEY": key},
-        check=True,
-        capture_output=True,
-    )
+    def check(self) -> None:
+        assert find_faults(self.page, self.packages) == [], self.page.url
 
+    def press(self, name: str) -> None:
+        self.page.get_by_role("main").get_by_role("button", name=name, exact=True).click()
 
-def show_bell(dashboard: Dashboard, page: Page, shop: PageServer) -> str:
-    """Serve a page of another origin with the bell as the snippet has it; return its URL."""
-    _, tag = page.get_by_role("textbox", name="In your page").input_value().splitlines()
-    token = InboxUser(dashboard.server, TEST_USER).token
-    return shop.show(tag.replace("USER_TOKEN", token))
+    def follow(self, name: str) -> None:
+        self.page.get_by_role("main").get_by_role("link", name=name).click()
+
+    def expect_status(self, text: str) -> None:
+        expect(self.page.get_by_role("status")).to_have_text(text)
+
+    def expect_tick(self, name: str, text: str) -> None:
+        expect(self.page.locator(f"#tick-{name}")).to_have_text(text)
+
+    def open_menu(self, link: str) -> None:
+        """Follow a link of the navigation, which is behind a button on a phone."""
+        menu = self.page.get_by_role("button", name="Menu")
+        if menu.is_visible():
+            menu.click()
+        pages = self.page.get_by_role("navigation", name="Pages")
+        pages.get_by_role("link", name=link, exact=True).click()
+        expect(self.page.get_by_role("heading", level=1)).to_have_text(link)
+
+    def get_started(self) -> None:
+        self.page.goto(f"{self.dashboard.origin}/admin")
+        expect(self.page.get_by_role("heading", level=1)).to_have_text("Get started")
+        self.expect_tick("key", "done")
+        for name in ("user", "bell", "event"):
+            self.expect_tick(name, "to do")
+        self.check()
+
+    def make_user(self) -> None:
+        """Run the command of the page, with the key; the step is ticked off while it is open."""
+        step = self.page.get_by_role("region", name="A test user")
+        command = step.get_by_role("textbox", name="With curl").input_value()
+        subprocess.run(
+            [shutil.which("bash") or "bash", "-c", command.replace("curl ", "curl --fail ", 1)],
+            env={**os.environ, "KEY": self.dashboard.server.first["app"]["api_key"]},
+            check=True,
+            capture_output=True,
+        )
+        self.expect_tick("user", "done")
+
+    def show_bell(self, shop: PageServer) -> Page:
+        """Allow a page of another origin, and open it with the bell as the snippet has it."""
+        self.follow("the app allows")
+        self.page.get_by_label("Allowed origins").fill(shop.origin)
+        self.press("Save")
+        self.expect_status("The app is saved.")
+        self.open_menu("Get started")
+        snippet = self.page.get_by_role("textbox", name="In your page").input_value()
+        token = InboxUser(self.dashboard.server, TEST_USER).token
+        tag = snippet.splitlines()[1].replace("USER_TOKEN", token)
+        bell = self.open_window(shop.show(tag)).page
+        self.expect_tick("bell", "done")
+        return bell
+
+    def send_event(self, bell: Page) -> None:
+        self.follow("Send it here")
+        expect(self.page.locator("#foreseen")).to_contain_text("What a nice day")
+        self.check()
+        self.press("Send")
+        self.expect_status("The event is accepted.")
+        expect(bell.locator("clarion-inbox .badge")).to_have_text("1")
+
+    def explain(self) -> None:
+        """From the event to its notification, and why no device got it."""
+        self.follow("New comment")
+        self.check()
+        self.follow("Explain")
+        expect(self.page.get_by_role("heading", name="Verdict")).to_be_visible()
+        expect(self.page.get_by_role("main")).to_contain_text("The user has no device")
+        self.check()
+
+    def replay(self) -> None:
+        """From the dead letters to the page of the event, which shows how it ends."""
+        make_dead_letter(self.dashboard)
+        self.open_menu("Dead letters")
+        self.check()
+        self.follow("POST_COMMENT")
+        self.press("Replay")
+        self.expect_status("The event is being tried again.")
+        expect(self.page.locator("#event")).to_contain_text("completed")
+        expect(self.page.locator("#event tbody tr")).to_have_count(1)
+        self.check()
+
+    def audit(self) -> None:
+        self.open_menu("Audit log")
+        row = self.page.get_by_role("row").filter(has_text="app.update")
+        expect(row).to_contain_text("lea")
+        expect(row).to_contain_text("this app")
+        self.check()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -58,60 +137,11 @@ def test_from_get_started_to_the_audit_log(
 ) -> None:
     page = open_window("about:blank", width=width).page
     page.context.add_cookies(cookies_of(dashboard.session))
-
-    def check() -> None:
-        assert find_faults(page, packages) == [], page.url
-
-    page.goto(f"{dashboard.origin}/admin")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Get started")
-    expect(page.locator("#tick-key")).to_have_text("done")
-    for name in ("user", "bell", "event"):
-        expect(page.locator(f"#tick-{name}")).to_have_text("to do")
-    check()
-
-    # User: the command of the page; the step is ticked off while it is open.
-    run_curl(dashboard, page, "A test user")
-    expect(page.locator("#tick-user")).to_have_text("done")
-
+    walk = Walk(dashboard, page, open_window, packages)
+    walk.get_started()
+    walk.make_user()
     with PageServer(dashboard.origin) as shop:
-        # The app allows the origin of the page with the bell.
-        page.get_by_role("link", name="the app allows").click()
-        page.get_by_label("Allowed origins").fill(shop.origin)
-        page.get_by_role("button", name="Save", exact=True).click()
-        expect(page.get_by_role("status")).to_have_text("The app is saved.")
-        open_menu(page, "Get started")
-        bell = open_window(show_bell(dashboard, page, shop)).page
-        expect(page.locator("#tick-bell")).to_have_text("done")
-
-        # Event: previewed, sent, and in the bell.
-        page.get_by_role("link", name="Send it here").click()
-        expect(page.locator("#foreseen")).to_contain_text("What a nice day")
-        check()
-        page.get_by_role("button", name="Send", exact=True).click()
-        expect(page.get_by_role("status")).to_have_text("The event is accepted.")
-        expect(bell.locator("clarion-inbox .badge")).to_have_text("1")
-        page.get_by_role("link", name="New comment").click()
-        check()
-
-    # Explain, from the notification.
-    page.get_by_role("main").get_by_role("link", name="Explain").click()
-    expect(page.get_by_role("heading", name="Verdict")).to_be_visible()
-    expect(page.get_by_role("main")).to_contain_text("The user has no device")
-    check()
-
-    # Replay, from the dead letters to the page of the event, which shows how it ends.
-    make_dead_letter(dashboard)
-    open_menu(page, "Dead letters")
-    check()
-    page.get_by_role("main").get_by_role("link", name="POST_COMMENT").click()
-    page.get_by_role("button", name="Replay").click()
-    expect(page.get_by_role("status")).to_have_text("The event is being tried again.")
-    expect(page.locator("#event")).to_contain_text("completed")
-    expect(page.locator("#event tbody tr")).to_have_count(1)
-    check()
-
-    # Audit: who changed the app.
-    open_menu(page, "Audit log")
-    row = page.get_by_role("row").filter(has_text="app.update")
-    expect(row).to_contain_text("lea")
-    check()
+        walk.send_event(walk.show_bell(shop))
+    walk.explain()
+    walk.replay()
+    walk.audit()

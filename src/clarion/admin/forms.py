@@ -40,9 +40,9 @@ async def show_list(
         page = await visit.get_page(*parts, **query)
     except Refused as refused:
         empty: dict[str, Any] = {"items": [], "next": None, "after": visit.query.get("after")}
-        return await show_again(visit, template, refused, **empty, names={}, **values)
+        return await show_again(visit, template, refused, **{"names": {}, **empty, **values})
     names = await read_names(visit, [each.get("user_id") for each in page["items"]])
-    return await visit.render(template, **page, names=names, **values)
+    return await visit.render(template, **{"names": names, **page, **values})
 
 
 async def check_unused(

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from clarion.admin import navigation
 from clarion.admin.assets import Assets
+from clarion.admin.browsers import describe_browser
 from clarion.admin.paths import path_of
 from clarion.admin.permissions import may_open, parse_needs
 from clarion.admin.timelines import show_duration
@@ -169,4 +170,5 @@ FILTERS = {
     "duration": show_duration,
     "pretty": show_json,
     "words": show_words,
+    "browser": describe_browser,
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from litestar import get
 from litestar.params import Parameter
 
 from clarion.access.model import AdminCaller, Role, Scope
+from clarion.access.port import AdminStores, Keys
 from clarion.audit.model import ActorKind, AuditResult, Entry, Filter
 from clarion.audit.sql import AuditLog
 from clarion.errors import FieldFault, InvalidFields
@@ -24,12 +26,17 @@ VERIFIED_LIMIT = 1_000
 
 
 class AuditActor(View):
-    """Who acted. `id` is that of the API key or administrator, or the pseudonym of a user."""
+    """Who acted. `id` is that of the API key or administrator, or the pseudonym of a user.
+
+    `name` is that of today: the username of the administrator, the label of the key.
+    """
 
     kind: ActorKind
     """Who it is."""
     id: str
     """The id of the API key or administrator, or the pseudonym of a user."""
+    name: str | None
+    """The username of the administrator or the label of the API key; null if it has none."""
 
 
 class AuditEntryView(View):
@@ -89,6 +96,8 @@ class AuditVerificationView(View):
 async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
     request: ApiRequest,
     audit_log: Injected[AuditLog],
+    admins: Injected[AdminStores],
+    keys: Injected[Keys],
     action: Annotated[Plain | None, Parameter(description="An action, like `key.create`.")] = None,
     actor_id: Annotated[
         Plain | None, Parameter(description="The id of an API key or administrator.")
@@ -119,7 +128,8 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
     )
     await audit_log.link_waiting()  # what the caller did before this is in the list
     page = await audit_log.list(wanted, after=after, limit=check_limit(limit))
-    return Items([_view(entry) for entry in page.items], page.next)
+    names = await _find_names(admins, keys, page.items)
+    return Items([_view(entry, names.get(entry.actor_id)) for entry in page.items], page.next)
 
 
 @get("/v1/audit/verification", summary="Verify the newest audit entries", tags=["Audit"])
@@ -133,12 +143,27 @@ async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> AuditVer
     return AuditVerificationView.of(await audit_log.verify_newest(VERIFIED_LIMIT))
 
 
-def _view(entry: Entry) -> AuditEntryView:
+def _view(entry: Entry, name: str | None) -> AuditEntryView:
     return AuditEntryView.of(
         entry,
         app_id=entry.app_id or None,
-        actor=AuditActor(kind=entry.actor_kind, id=entry.actor_id),
+        actor=AuditActor(kind=entry.actor_kind, id=entry.actor_id, name=name),
     )
+
+
+async def _find_names(
+    admins: AdminStores, keys: Keys, entries: Iterable[Entry]
+) -> dict[str, str | None]:
+    """Return the names of the administrators and API keys of a page, as far as they still exist."""
+    names: dict[str, str | None] = {}
+    for kind, actor_id in sorted({(each.actor_kind, each.actor_id) for each in entries}):
+        if kind is ActorKind.ADMINISTRATOR:
+            account = await admins.accounts.get(actor_id)
+            names[actor_id] = account.username if account else None
+        elif kind is ActorKind.API_KEY:
+            key = await keys.find(actor_id)
+            names[actor_id] = key.label or None if key else None
+    return names
 
 
 def _find_app(request: ApiRequest) -> str | None:

@@ -6,10 +6,12 @@ from clarion.access.model import Role, Scope
 from clarion.admin.forms import show_list
 from clarion.admin.page import AdminPage, app_page
 from clarion.admin.paths import ROOT
+from clarion.admin.people import read_names
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
 
 _SHOWN = 50
+_APPS_SHOWN = 100
 _DAYS = ("since", "until")
 _FILTERS = ("action", "actor_id", "user_id", *_DAYS)
 
@@ -22,12 +24,15 @@ async def show_audit(visit: Visit) -> Response:
     }
     is_of_app = "app_id" in visit.parts
     is_verified = "verify" in visit.query and not is_of_app
+    apps = (await visit.get("apps", limit=_APPS_SHOWN))["items"]
     return await show_list(
         visit,
         "audit.html",
         "audit",
         query={"limit": _SHOWN, **query},
         filter=chosen,
+        app_names={each["id"]: each["name"] for each in apps},
+        names=await read_names(visit, [chosen["user_id"]]),
         is_of_app=is_of_app,
         verified=await visit.get("audit", "verification") if is_verified else None,
     )
