@@ -105,6 +105,23 @@ def test_an_older_version_is_opened_and_saved_again(
     assert app.get("/v1/types/NEWS_TODAY/templates/in_app").json["body"] == "the first text"
 
 
+def test_the_place_of_a_fault_is_marked_in_the_editor(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    put_type(app, "MARKED", default_channels=["in_app"])
+    page = dashboard.open(open_window, "/types/MARKED/templates/in_app")
+    page.get_by_label("Body").fill("Hello\nDear {{ user.name }\nBye")
+    expect(page.locator("#preview")).to_contain_text("(line 2, column 6)")
+    expect(page.locator(".line-numbers .marked")).to_have_text("2")
+    page.get_by_role("button", name="Go to line 2, column 6").click()
+    chosen = "document.activeElement.value.slice(document.activeElement.selectionStart)"
+    assert page.evaluate(chosen).startswith("{{ user.name }")
+    page.get_by_label("Body").fill("Hello")
+    expect(page.locator("#preview")).to_contain_text("Hello")
+    expect(page.locator(".line-numbers .marked")).to_have_count(0)
+    open_window.windows[-1].faults.clear()  # Chromium logs the answers 422, if there are any
+
+
 def test_an_email_is_shown_in_a_frame_that_runs_nothing(
     dashboard: Dashboard, app: Asker, open_window: OpenWindow
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -13,11 +14,14 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import OpenWindow
 from tests.browser.dashboard import Dashboard, cookies_of, find_faults, serve
 from tests.browser.pages import PageServer
-from tests.browser.test_dashboard_pages import make_dead_letter
+from tests.browser.test_dashboard_pages import ALL_DAY, comment, make_dead_letter
 from tests.e2e.live_clients import InboxUser
+from tests.e2e.sending import make_user
 
 TEST_USER = "test-user"
 WIDTHS = (390, 1280)
+# The pages of this release that links lead to, and some more by their queries.
+LINKS_LEAST = 60
 
 
 @pytest.fixture
@@ -129,6 +133,51 @@ class Walk:
         expect(row).to_contain_text("lea")
         expect(row).to_contain_text("this app")
         self.check()
+
+
+def fill(dashboard: Dashboard) -> None:
+    """Have one of everything that pages link to."""
+    app = dashboard.server.app
+    user_id = make_user(app, name="Ana", email="ana@example.com", quiet_hours=ALL_DAY)
+    app.post("/v1/devices", {"platform": "clarion", "user_id": user_id})
+    comment(app, user_id)
+    make_dead_letter(dashboard)
+    app.ask("PUT", "/v1/segments/vips", {"filter": "tag = 'vip'"})
+    app.ask("PUT", "/v1/topics/scores", {})
+    settings = {"host": "127.0.0.1", "port": 1, "from": "a@x.example", "security": "none"}
+    app.ask("PUT", "/v1/providers/email/main", {"kind": "smtp", "settings": settings})
+    mail = "<p>{{ snippet }}<img src='https://x.example/a.png' style='border: 0'></p>"
+    template = {"subject": "Hi", "body": mail, "variables": []}
+    app.ask("PUT", "/v1/types/POST_COMMENT/templates/email?language=en", template)
+
+
+def pattern_of(url: str) -> str:
+    """Return the page that a link leads to, without what tells apart its items."""
+    parts = urlsplit(url)
+    path = "/".join("*" if any(map(str.isdigit, part)) else part for part in parts.path.split("/"))
+    return f"{path}?{','.join(sorted(parse_qs(parts.query)))}"
+
+
+def test_every_link_leads_to_a_page_and_none_violates_the_policy(
+    dashboard: Dashboard, open_window: OpenWindow
+) -> None:
+    """The window fails the test for a violation, as for everything else in its console."""
+    fill(dashboard)
+    page = open_window("about:blank").page
+    page.context.add_cookies(cookies_of(dashboard.session))
+    start = f"{dashboard.origin}/admin"
+    waiting, seen = [start], {pattern_of(start)}
+    while waiting:
+        url = waiting.pop()
+        answer = page.goto(url)
+        assert answer is not None
+        assert answer.status == 200, url
+        for link in page.evaluate("[...document.links].map((each) => each.href)"):
+            target = link.partition("#")[0]
+            if target.startswith(start) and pattern_of(target) not in seen:
+                seen.add(pattern_of(target))
+                waiting.append(target)
+    assert len(seen) > LINKS_LEAST, seen
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -6,6 +6,7 @@ from typing import Any
 
 from clarion.access.model import Scope
 from clarion.admin.forms import fault, read_object, read_text, read_words, show_again
+from clarion.admin.mails import hide_remote
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.rendering import show_json, show_query
@@ -78,7 +79,7 @@ async def preview_email(visit: Visit) -> Response:
         preview = await _preview(visit, _read_source(visit), _read_sample(visit))
     except Refused as refused:
         return await _frame(visit, "", refused.explain())
-    return await _frame(visit, preview["body"], "")
+    return await _frame(visit, hide_remote(preview["body"]), "")
 
 
 async def send_template(visit: Visit) -> Response:

@@ -37,7 +37,6 @@ function showPassword(event) {
   const input = document.getElementById(button.dataset.showPassword);
   const isShown = input.type === "password";
   input.type = isShown ? "text" : "password";
-  button.textContent = isShown ? "Hide" : "Show";
   button.setAttribute("aria-pressed", String(isShown));
 }
 
