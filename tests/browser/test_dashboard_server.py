@@ -260,7 +260,7 @@ def test_the_audit_log_is_searched(
     press(page, "Search")
     expect(find_row(page, "AUDITED")).to_have_count(1)
     expect(find_row(page, "segment.replace")).to_have_count(0)
-    expect(find_row(page, "AUDITED").locator("[data-label=Who]")).to_contain_text("API key")
+    expect(find_row(page, "AUDITED").locator("[data-label=Who]")).to_contain_text("first key")
     user_id = make_user(app, name="Audited Ana")
     app.ask("PATCH", f"/v1/users/{user_id}/preferences", {"quiet_hours": None})
     page.goto(dashboard.url("/audit?user_id=audited+a"))

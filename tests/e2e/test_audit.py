@@ -64,7 +64,7 @@ def test_a_key_is_created_and_revoked_with_an_entry_each(app: Asker) -> None:
     assert first["request_id"] == made.headers["x-request-id"]
     assert (last["action"], last["target"]) == ("key.revoke", {"key_id": key_id})
     assert (last["request_id"], last["address"]) == ("my-request", "127.0.0.1")
-    assert (last["actor"]["kind"], last["actor"]["name"]) == ("api_key", "first key")
+    assert (last["actor"]["kind"], last["actor"]["name"]) == ("api_key", None)
     assert last["sequence"] > first["sequence"]
     assert revoked.status == 200
 

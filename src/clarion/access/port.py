@@ -8,7 +8,6 @@ from clarion.access.administrators.authentication import AdminAuthenticator as A
 from clarion.access.administrators.sql.stores import AdminStores as AdminStores
 from clarion.access.model import Caller, UserCaller
 from clarion.access.sql import Apps as Apps
-from clarion.access.sql import Keys as Keys
 from clarion.access.vault import Vault as Vault
 
 

@@ -9,7 +9,7 @@ from litestar import get
 from litestar.params import Parameter
 
 from clarion.access.model import AdminCaller, Role, Scope
-from clarion.access.port import AdminStores, Keys
+from clarion.access.port import AdminStores
 from clarion.audit.model import ActorKind, AuditResult, Entry, Filter
 from clarion.audit.sql import AuditLog
 from clarion.errors import FieldFault, InvalidFields
@@ -26,17 +26,14 @@ VERIFIED_LIMIT = 1_000
 
 
 class AuditActor(View):
-    """Who acted. `id` is that of the API key or administrator, or the pseudonym of a user.
-
-    `name` is that of today: the username of the administrator, the label of the key.
-    """
+    """Who acted. `id` is that of the API key or administrator, or the pseudonym of a user."""
 
     kind: ActorKind
     """Who it is."""
     id: str
     """The id of the API key or administrator, or the pseudonym of a user."""
     name: str | None
-    """The username of the administrator or the label of the API key; null if it has none."""
+    """The username of the administrator as it is now; null of others."""
 
 
 class AuditEntryView(View):
@@ -97,7 +94,6 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
     request: ApiRequest,
     audit_log: Injected[AuditLog],
     admins: Injected[AdminStores],
-    keys: Injected[Keys],
     action: Annotated[Plain | None, Parameter(description="An action, like `key.create`.")] = None,
     actor_id: Annotated[
         Plain | None, Parameter(description="The id of an API key or administrator.")
@@ -128,7 +124,7 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
     )
     await audit_log.link_waiting()  # what the caller did before this is in the list
     page = await audit_log.list(wanted, after=after, limit=check_limit(limit))
-    names = await _find_names(admins, keys, page.items)
+    names = await _find_names(admins, page.items)
     return Items([_view(entry, names.get(entry.actor_id)) for entry in page.items], page.next)
 
 
@@ -151,19 +147,11 @@ def _view(entry: Entry, name: str | None) -> AuditEntryView:
     )
 
 
-async def _find_names(
-    admins: AdminStores, keys: Keys, entries: Iterable[Entry]
-) -> dict[str, str | None]:
-    """Return the names of the administrators and API keys of a page, as far as they still exist."""
-    names: dict[str, str | None] = {}
-    for kind, actor_id in sorted({(each.actor_kind, each.actor_id) for each in entries}):
-        if kind is ActorKind.ADMINISTRATOR:
-            account = await admins.accounts.get(actor_id)
-            names[actor_id] = account.username if account else None
-        elif kind is ActorKind.API_KEY:
-            key = await keys.find(actor_id)
-            names[actor_id] = key.label or None if key else None
-    return names
+async def _find_names(admins: AdminStores, entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the usernames of the administrators of a page, as far as they still exist."""
+    ids = {each.actor_id for each in entries if each.actor_kind is ActorKind.ADMINISTRATOR}
+    accounts = [await admins.accounts.get(each) for each in sorted(ids)]
+    return {each.id: each.username for each in accounts if each is not None}
 
 
 def _find_app(request: ApiRequest) -> str | None:
