@@ -19,7 +19,6 @@ from clarion.pages import (
     Page,
     fill_page,
     read_cursor,
-    refuse_cursor,
     write_cursor,
 )
 from clarion.people.fields import fold_email, fold_name
@@ -541,8 +540,6 @@ def _begin_names(prefix: str, after: str) -> dict[str, Value]:
     """Return the range of names, and the id and name of the last user of the page before."""
     name = fold_name(prefix)
     user_id, _, after_name = after.partition(" ")
-    if "\0" in after_name:
-        raise refuse_cursor()
     end = name + _LAST_CHARACTER
     return {"name": name, "name_end": end, "after_name": after_name, "after": user_id}
 

@@ -13,7 +13,7 @@ from litestar.params import Parameter
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import Conflict, existing
-from clarion.fields import LanguageTag, UserId, check_language, check_user_id
+from clarion.fields import VISIBLE, LanguageTag, UserId, check_language, check_user_id
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
 from clarion.http.parameters import After, Limit
@@ -38,11 +38,19 @@ _IDS_LIMIT = 100
 Email = Annotated[
     str | None, Parameter(description="The email address; capitals make no difference.")
 ]
-Ids = Annotated[str | None, Parameter(description="Only these users: up to 100 ids, with commas.")]
+_ID = r"[A-Za-z0-9._~:@=+|-]{1,128}"
+Ids = Annotated[
+    str | None,
+    Parameter(
+        description=f"Only these users: up to {_IDS_LIMIT} ids, with commas.",
+        schema_extra={"pattern": f"^{_ID}(,{_ID}){{0,{_IDS_LIMIT - 1}}}$"},
+    ),
+]
 Name = Annotated[
     str | None,
     Parameter(
-        description="Only users whose name begins with this; capitals A to Z make no difference."
+        description="Only users whose name begins with this; capitals A to Z make no difference.",
+        schema_extra={"minLength": 1, "maxLength": 200, "pattern": VISIBLE},
     ),
 ]
 Status = Annotated[
@@ -104,7 +112,7 @@ def read_filter(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
 
 
 def _read_ids(text: str) -> tuple[str, ...]:
-    ids = [each.strip() for each in text.split(",")]
+    ids = text.split(",")
     if len(ids) > _IDS_LIMIT:
         raise ValueError(f"must have at most {_IDS_LIMIT} ids")
     return tuple(map(check_user_id, ids))
