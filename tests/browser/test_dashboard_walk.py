@@ -19,7 +19,6 @@ from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import make_user
 
 TEST_USER = "test-user"
-WIDTHS = (390, 1280)
 # The pages of this release that links lead to, and some more by their queries.
 LINKS_LEAST = 60
 
@@ -180,7 +179,7 @@ def test_every_link_leads_to_a_page_and_none_violates_the_policy(
     assert len(seen) > LINKS_LEAST, seen
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", [pytest.param(390, marks=pytest.mark.core), 1280])
 def test_from_get_started_to_the_audit_log(
     dashboard: Dashboard, open_window: OpenWindow, packages: Path, width: int
 ) -> None:
