@@ -82,7 +82,7 @@ def test_a_template_is_written_previewed_saved_and_sent_to_oneself(
     page.get_by_label("Your user id in this app").fill(user_id)
     press(page, "Send")
     page.get_by_role("link", name="See what becomes of it").click()
-    expect(page).to_have_url(re.compile(r"/notifications\?q="))
+    expect(page).to_have_url(re.compile(r"/events/"))
 
     def find() -> Any:
         return app.get(f"/v1/users/{user_id}/notifications").json["items"] or None
@@ -103,6 +103,23 @@ def test_an_older_version_is_opened_and_saved_again(
     press(page, "Save as a new version")
     expect(page.get_by_role("link", name="Version 3")).to_be_visible()
     assert app.get("/v1/types/NEWS_TODAY/templates/in_app").json["body"] == "the first text"
+
+
+def test_the_place_of_a_fault_is_marked_in_the_editor(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    put_type(app, "MARKED", default_channels=["in_app"])
+    page = dashboard.open(open_window, "/types/MARKED/templates/in_app")
+    page.get_by_label("Body").fill("Hello\nDear {{ user.name }\nBye")
+    expect(page.locator("#preview")).to_contain_text("(line 2, column 6)")
+    expect(page.locator(".line-numbers .marked")).to_have_text("2")
+    page.get_by_role("button", name="Go to line 2, column 6").click()
+    chosen = "document.activeElement.value.slice(document.activeElement.selectionStart)"
+    assert page.evaluate(chosen).startswith("{{ user.name }")
+    page.get_by_label("Body").fill("Hello")
+    expect(page.locator("#preview")).to_contain_text("Hello")
+    expect(page.locator(".line-numbers .marked")).to_have_count(0)
+    open_window.windows[-1].faults.clear()  # Chromium logs the answers 422, if there are any
 
 
 def test_an_email_is_shown_in_a_frame_that_runs_nothing(

@@ -1,6 +1,7 @@
 """The pages of an app in the dashboard, in a real browser."""
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,15 @@ from tests.e2e.asking import Asker
 from tests.e2e.sending import make_user, send, set_preferences, wait_for_event, wait_until
 
 ALL_DAY = [True] * 24
+# What plots write on their axes, by the plot.
+NOTE_LABELS = """
+window.labels = {};
+const fill = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  queueMicrotask(() => (window.labels[this.canvas.closest(".plot")?.id] ??= []).push(text));
+  return fill.call(this, text, ...place);
+};
+"""
 READ_EVENTS = "Number(document.querySelector('.tile dd').textContent.replaceAll(',', ''))"
 FAIL_EVENT = statement(
     "fail_event_in_test",
@@ -93,6 +103,112 @@ def test_the_overview_updates_by_itself(
     wait_until(lambda: page.evaluate(READ_EVENTS) >= before + 3 or None)
 
 
+def test_all_ranges_show_what_the_tiles_count(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    comment(app, make_user(app))
+    page = dashboard.open(open_window, "/overview")
+    wait_until(lambda: page.evaluate(READ_EVENTS) > 0 or None)
+    for name in ("1h", "24h", "30d"):
+        page.goto(dashboard.url(f"/overview?range={name}"))
+        counted = page.evaluate(READ_EVENTS)
+        figures = page.request.get(dashboard.url(f"/overview/figures?range={name}")).json()
+        assert sum(figures["throughput"][1]) >= counted > 0, name
+
+
+def test_one_sample_is_drawn_on_an_axis_of_a_minute(
+    dashboard: Dashboard, open_window: OpenWindow
+) -> None:
+    page = dashboard.open(open_window, "/people")
+    page.add_init_script(NOTE_LABELS)
+    page.goto(dashboard.url("/overview"))
+    expect(page.locator(".plot .uplot")).to_have_count(4)
+    moments = page.evaluate("window.labels.now.filter((each) => each.includes(':'))")
+    assert moments, page.evaluate("window.labels")
+    assert all(each.count(":") == 2 for each in moments), moments
+
+
+def test_tiles_stay_in_their_boxes_and_tell_due_jobs_from_held_ones(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    later = (datetime.now(UTC) + timedelta(days=2)).isoformat()
+    draft = {"type": "POST_COMMENT", "recipient": {"user_id": make_user(app)}}
+    send(app, draft | {"scheduled_at": later})
+    page = dashboard.open(open_window, "/overview", width=390)
+    tile = page.locator(".tile").filter(has_text="Queue")
+    expect(tile).to_contain_text("due")
+    expect(tile).to_contain_text("held for later")
+    wide = "[...document.querySelectorAll('.tile')].filter((e) => e.scrollWidth > e.clientWidth)"
+    page.evaluate("document.querySelectorAll('.tile dd').forEach((e) => e.prepend('1,000,0'))")
+    assert page.evaluate(f"{wide}.length") == 0
+
+
+def test_people_are_found_by_the_beginning_of_their_name(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    ids = [make_user(app, name=name) for name in ("Zoë Quill", "zoë Quist", "Bo Zoë", "Äzoë")]
+    page = dashboard.open(open_window, "/people?q=ZOë+q")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.goto(dashboard.url("/people?q=äz"))
+    expect(page.locator("tbody tr")).to_contain_text([ids[3]])
+    page.goto(dashboard.url(f"/people?q={ids[2]}"))
+    expect(page).to_have_url(dashboard.url(f"/people/{ids[2]}"))
+    page.goto(dashboard.url("/notifications?q=zoë+qui"))
+    expect(page.get_by_role("heading", name="Whose notifications?")).to_be_visible()
+    page.get_by_role("link", name="Zoë Quill").click()
+    expect(page.get_by_role("main")).to_contain_text("No notification matches.")
+
+
+def test_a_person_is_created_and_an_id_that_is_taken_is_refused(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    taken = make_user(app)
+    page = dashboard.open(open_window, "/people")
+    page.get_by_role("link", name="New person").click()
+    page.get_by_label("Id", exact=True).fill(taken)
+    page.get_by_label("Tags").fill("vip, beta")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("alert")).to_contain_text("is the id of a user already")
+    expect(page.get_by_label("Tags")).to_have_value("vip, beta")
+    open_window.windows[-1].faults.clear()  # Chromium logs the answer 422
+    page.get_by_label("Id", exact=True).fill(f"{taken}-new")
+    page.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("status")).to_have_text("The user is created.")
+    assert app.get(f"/v1/users/{taken}-new").json["tags"] == ["vip", "beta"]
+
+
+def test_an_event_is_previewed_explained_and_sent(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    user_id = make_user(app, name="Quentin Sender")
+    page = dashboard.open(open_window, f"/people/{user_id}")
+    page.get_by_role("link", name="Send an event").click()
+    foreseen = page.locator("#foreseen")
+    page.get_by_label("Type").select_option("POST_COMMENT")
+    expect(page.get_by_label("Data")).to_have_value(re.compile("What a nice day"))
+    expect(foreseen).to_contain_text("The user has no device")
+    page.get_by_label("Data").fill('{"snippet": "Seen before it is sent"}')
+    expect(foreseen).to_contain_text("Seen before it is sent")
+    page.get_by_label("Type").select_option("POST_LIKE")
+    expect(foreseen).to_contain_text("liked")
+    expect(page.get_by_label("Data")).to_have_value(re.compile("Seen before"))
+    page.get_by_label("Person").fill("quentin s")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.get_by_role("status")).to_have_text("The event is accepted.")
+    expect(page.locator("tbody tr")).to_contain_text("Quentin Sender")
+
+
+def test_an_event_for_nobody_leads_to_a_new_person(
+    dashboard: Dashboard, open_window: OpenWindow
+) -> None:
+    page = dashboard.open(open_window, "/send?type=POST_LIKE&user_id=nobody-yet")
+    page.get_by_role("link", name="Create the user").click()
+    expect(page.get_by_label("Id", exact=True)).to_have_value("nobody-yet")
+    page.goto(dashboard.url("/explain?type=POST_LIKE&user_id=nobody-yet"))
+    expect(page.get_by_role("alert")).to_contain_text("no user of this app")
+    expect(page.get_by_role("link", name="Create the user nobody-yet")).to_be_visible()
+
+
 def test_what_is_sent_arrives_in_two_windows(
     dashboard: Dashboard, app: Asker, open_window: OpenWindow
 ) -> None:
@@ -105,12 +221,12 @@ def test_what_is_sent_arrives_in_two_windows(
 def test_notifications_are_found_and_their_timeline_is_drawn(
     dashboard: Dashboard, app: Asker, open_window: OpenWindow
 ) -> None:
-    user_id = make_user(app, name="Ana", email="found@example.com")
+    user_id = make_user(app, name="Ana Found", email="found@example.com")
     id_ = comment(app, user_id)
     comment(app, make_user(app))
     page = dashboard.open(open_window, "/notifications")
-    expect(find_row(page, user_id)).to_have_count(1)
-    for wanted in (user_id, "found@example.com"):
+    expect(find_row(page, user_id)).to_contain_text("Ana Found")
+    for wanted in (user_id, "found@example.com", "ana f"):
         page.get_by_role("searchbox").fill(wanted)
         page.get_by_role("button", name="Search").click()
         expect(page.locator("tbody tr")).to_have_count(1)
@@ -155,10 +271,11 @@ def test_quiet_hours_are_changed_and_a_push_is_held_and_explained(
     expect(page.get_by_label("POST_LIKE by email")).not_to_be_checked()
     page.get_by_role("link", name="Explain").last.click()
     page.get_by_label("Type").select_option("POST_COMMENT")
-    page.get_by_label("Time, where they are").fill("2026-11-20T12:00")
+    page.get_by_label("Time in their time zone").fill("2026-11-20T12:00")
     page.get_by_role("button", name="Explain").click()
     row = page.locator("table").first.get_by_role("row").filter(has_text="push")
     expect(row).to_contain_text("hold")
+    expect(page.get_by_label("Data of the event, as JSON")).to_have_value(re.compile("snippet"))
     expect(row).to_contain_text("Quiet hours of the user")
     comment(app, user_id)
     page.goto(dashboard.url(f"/people/{user_id}/waiting"))
@@ -172,6 +289,15 @@ def test_a_dead_letter_is_replayed(
     page = dashboard.open(open_window, "/dead-letters")
     row = find_row(page, event_id)
     expect(row).to_contain_text("try_later: <b>not now</b>")
+    row.get_by_role("link", name="POST_COMMENT").click()
+    expect(page).to_have_url(dashboard.url(f"/events/{event_id}"))
+    expect(page.get_by_role("main")).to_contain_text("try_later: <b>not now</b>")
+    expect(page.get_by_role("button", name="Replay")).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Replay chosen").click()
+    expect(page.get_by_role("alert")).to_contain_text("choose at least one event")
+    expect(page.get_by_role("status")).to_have_count(0)
+    open_window.windows[-1].faults.clear()  # Chromium logs the answer 400
     row.get_by_role("checkbox").check()
     page.get_by_role("button", name="Replay chosen").click()
     expect(page.get_by_role("status")).to_have_text("The events are being tried again.")
@@ -184,7 +310,7 @@ def test_a_person_is_changed_exported_and_erased(
 ) -> None:
     user_id = make_user(app, name="Old name", email="erased@example.com")
     page = dashboard.open(open_window, "/people")
-    page.get_by_label("Id or email address").fill("erased@example.com")
+    page.get_by_label("Name, email address or id").fill("erased@example.com")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("link", name="Old name").click()
     page.get_by_label("Name", exact=True).fill("New name")
@@ -206,6 +332,23 @@ def test_a_person_is_changed_exported_and_erased(
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("erased")
     assert app.get(f"/v1/users/{user_id}").status == 404
+
+
+def test_a_wrong_id_is_an_error_in_the_dialog(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    user_id = make_user(app)
+    page = dashboard.open(open_window, f"/people/{user_id}")
+    page.get_by_role("button", name="Delete …").click()
+    page.get_by_label("Erase").check()
+    page.get_by_label("Type the id").fill("somebody")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("is not the id of this user; nothing was done")
+    expect(dialog.get_by_label("Erase")).to_be_checked()
+    expect(page.get_by_role("status")).to_have_count(0)
+    open_window.windows[-1].faults.clear()  # Chromium logs the answer 422
+    assert app.get(f"/v1/users/{user_id}").status == 200
 
 
 def test_the_inbox_and_devices_of_a_person_are_shown(
@@ -279,7 +422,9 @@ def test_no_page_has_a_fault(
     id_ = comment(app, user_id)
     page = dashboard.open(open_window, "/overview", **look)
     person = [f"/people/{user_id}{each}" for each in ("", "/preferences", "/devices", "/inbox")]
+    event_id = app.get(f"/v1/notifications/{id_}").json["event_id"]
     others = ["/notifications", f"/notifications/{id_}", "/people", "/dead-letters", "/explain"]
+    others += ["/new-person", f"/send?type=POST_COMMENT&user_id={user_id}", f"/events/{event_id}"]
     explained = f"/explain?user_id={user_id}&type=POST_COMMENT"
     for path in ("/overview", *others, explained, *person, f"/people/{user_id}/waiting"):
         page.goto(dashboard.url(path))

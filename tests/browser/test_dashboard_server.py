@@ -260,6 +260,13 @@ def test_the_audit_log_is_searched(
     press(page, "Search")
     expect(find_row(page, "AUDITED")).to_have_count(1)
     expect(find_row(page, "segment.replace")).to_have_count(0)
+    expect(find_row(page, "AUDITED").locator("[data-label=Who]")).to_contain_text("first key")
+    user_id = make_user(app, name="Audited Ana")
+    app.ask("PATCH", f"/v1/users/{user_id}/preferences", {"quiet_hours": None})
+    page.goto(dashboard.url("/audit?user_id=audited+a"))
+    expect(find_row(page, "preferences.update").first).to_contain_text("Audited Ana")
+    for cell in page.locator("[data-label=About]").all_inner_texts():
+        assert cell.strip() not in {"", "–"}
     page.goto(f"{dashboard.origin}/admin/audit-log")
     expect(find_row(page, "session.start").first).to_be_visible()
     page.get_by_role("link", name="Verify the newest").click()
@@ -299,6 +306,26 @@ def test_an_administrator_is_invited_changed_reset_and_deleted(
     expect(page.get_by_role("link", name="carla")).to_have_count(0)
 
 
+def test_pages_of_the_server_keep_the_app_and_the_next_visit_opens_it(
+    dashboard: Dashboard, open_window: OpenWindow
+) -> None:
+    other = dashboard.server.make_app_by_command()
+    page = dashboard.open(open_window, "/audit")
+    page.goto(f"{dashboard.origin}/admin/apps/{other['id']}/people")
+    page.get_by_role("link", name="Health").click()
+    expect(page.get_by_label("App", exact=True)).to_have_value(other["id"])
+    page.get_by_role("link", name="People").click()
+    expect(page).to_have_url(f"{dashboard.origin}/admin/apps/{other['id']}/people")
+    page.goto(f"{dashboard.origin}/admin")
+    expect(page).to_have_url(f"{dashboard.origin}/admin/apps/{other['id']}/get-started")
+    page.get_by_label("App", exact=True).select_option(dashboard.app_id)
+    expect(page).to_have_url(dashboard.url("/get-started"))
+    # The choice on a page that no app has leads to the app itself.
+    page.goto(f"{dashboard.origin}/admin/account")
+    page.get_by_label("App", exact=True).select_option(other["id"])
+    expect(page).to_have_url(f"{dashboard.origin}/admin/apps/{other['id']}/get-started")
+
+
 def test_a_session_is_ended_in_another_browser(
     dashboard: Dashboard, open_window: OpenWindow
 ) -> None:
@@ -306,6 +333,7 @@ def test_a_session_is_ended_in_another_browser(
     other = dashboard.open(open_window, "/audit", account)
     page = dashboard.open(open_window, "/audit", account)
     page.get_by_role("link", name="Your account").click()
+    expect(page.get_by_role("main")).to_contain_text("Unknown browser")  # it sent no name
     press(page, "End")
     expect(page.get_by_role("status")).to_have_text("The session is ended.")
     other.reload()

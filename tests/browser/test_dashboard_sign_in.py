@@ -59,7 +59,7 @@ def test_the_first_administrator_is_made_and_signs_in_again(
     recovery_code = page.locator(".recovery-codes code").first.inner_text()
     assert find_faults(page, packages) == []
     page.get_by_role("link", name="Continue").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Get started")
     expect(page.get_by_text("ana", exact=True)).to_be_visible()
 
     page.get_by_role("button", name="Sign out").click()
@@ -75,7 +75,15 @@ def test_the_first_administrator_is_made_and_signs_in_again(
     give_password(page, "ana")
     page.get_by_role("textbox", name="Code").fill(recovery_code)
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Get started")
+
+
+def test_a_new_password_can_be_shown(dashboard: Dashboard, open_window: OpenWindow) -> None:
+    page = open_window(f"{dashboard.origin}/admin/setup").page
+    page.get_by_label("Password").fill(PASSWORD)
+    for kind in ("text", "password"):
+        page.get_by_role("button", name="Show what you type").click()
+        expect(page.get_by_label("Password")).to_have_attribute("type", kind)
 
 
 def test_a_wrong_password_is_said(dashboard: Dashboard, open_window: OpenWindow) -> None:

@@ -253,6 +253,8 @@ VALUES: dict[str, Value] = {
     **dict.fromkeys(["action", "actor_id", "actor_kind", "subject", "target"], "x-7"),
     **dict.fromkeys(["result", "request_id", "node", "signature", "link"], "x-7"),
     "sealed_key": b"sealed",
+    "name_end": "y",
+    "after_name": "",
     "user_ids": '{"user-7": null, "user-9": null}',
     **dict.fromkeys(["at", "counted_until", "first", "settled_until"], NOW),
     **dict.fromkeys(["expected_turn", "turn", "value"], 1),

@@ -326,6 +326,7 @@ async def test_each_filter_has_its_pages(users: Users, engine: Engine) -> None:
     for n in range(9):
         user = make_user(
             f"u{n}",
+            name=("Ana", "ANABEL", "Änne", "Bo")[n // 2] if n < 8 else "Anaïs",
             email=f"U{n}@Example.com",
             status=UserStatus.INACTIVE if n % 3 == 0 else UserStatus.ACTIVE,
             language="de" if n % 2 else "en",
@@ -340,6 +341,15 @@ async def test_each_filter_has_its_pages(users: Users, engine: Engine) -> None:
     assert await everyone(users, email="u1@EXAMPLE.com") == ["u1"]
     assert await everyone(users, email="u8@example.com") == []
     assert await everyone(users, status=UserStatus.INACTIVE) == ["u0", "u3", "u6"]
+    assert await everyone(users, ids=("u3", "u1", "u8", "none")) == ["u1", "u3"]
+    assert await everyone(users, ids=("u3", "u1"), status=UserStatus.INACTIVE) == ["u3"]
+    assert await everyone(users, ids=("u3", "u1"), email="u2@example.com") == []
+    assert await everyone(users, name="aN") == ["u0", "u1", "u2", "u3"]
+    assert await everyone(users, name="anab") == ["u2", "u3"]
+    assert await everyone(users, name="Än") == ["u4", "u5"]
+    assert await everyone(users, name="an_") == await everyone(users, name="an%") == []
+    assert await everyone(users, name="an", status=UserStatus.INACTIVE) == ["u0", "u3"]
+    assert await everyone(users, name="an", tag="vip") == ["u0"]
     assert await everyone(users, language="de") == ["u1", "u3", "u5", "u7"]
     assert await everyone(users, tag="vip") == ["u0", "u4"]
     assert await everyone(users, created_after=NOW - 3) == ["u3", "u2", "u1", "u0"]

@@ -64,7 +64,7 @@ def test_a_key_is_created_and_revoked_with_an_entry_each(app: Asker) -> None:
     assert first["request_id"] == made.headers["x-request-id"]
     assert (last["action"], last["target"]) == ("key.revoke", {"key_id": key_id})
     assert (last["request_id"], last["address"]) == ("my-request", "127.0.0.1")
-    assert last["actor"]["kind"] == "api_key"
+    assert (last["actor"]["kind"], last["actor"]["name"]) == ("api_key", None)
     assert last["sequence"] > first["sequence"]
     assert revoked.status == 200
 
@@ -235,6 +235,7 @@ def test_an_administrator_acts_for_an_app_under_their_own_name(server: Server) -
     assert client.post("/v1/keys", {"label": "x", "scopes": ["*"]}, headers=named).status == 201
     (entry,) = entries(server.with_key(made["api_key"]))
     assert (entry["actor"]["kind"], entry["app_id"]) == ("administrator", made["id"])
+    assert entry["actor"]["name"].startswith("a-")
     assert client.get("/v1/audit", headers=named).json["items"] == [entry]
 
 

@@ -56,9 +56,11 @@ def demo(installation: Installation) -> Iterator[Asker]:
             running.kill()
             running.communicate()
     assert (running.returncode, errors) == (0, "")
-    first, second, *counts, last = printed.splitlines()
-    assert f"with {PEOPLE} people" in first
-    assert "Press Ctrl-C to stop" in second
+    first, second, third, *counts, last = printed.splitlines()
+    assert f"the app Demo shop with {PEOPLE} people" in first
+    dashboard = f"http://127.0.0.1:{installation.port}/admin/apps/"
+    assert second.startswith(f"Events, readers and devices are at work: {dashboard}")
+    assert "Press Ctrl-C to stop" in third
     assert "connected" in counts[-1]
     assert "clarion demo --remove" in last
     yield app

@@ -71,3 +71,4 @@ def test_live_figures_are_those_of_the_app(app: Asker) -> None:
     figures: dict[str, Any] = answer.json
     assert (figures["devices_online"], figures["clients_online"]) == (0, 0)
     assert figures["queue_age_s"] >= 0
+    assert figures["queue_due"] >= 0 <= figures["queue_held"]

@@ -201,6 +201,11 @@ def test_users_are_listed_in_pages(server: Server) -> None:
         ("last_seen_before=2026-01-01T00:00:00", "last_seen_before"),
         ("created_after=2026-01-01T00:00:00Z&after=x", "after"),
         ("limit=101", "limit"),
+        ("name=%20", "name"),
+        (f"name={'x' * 201}", "name"),
+        ("ids=", "ids"),
+        ("ids=a,,b", "ids"),
+        ("ids=" + ",".join("a" * 101), "ids"),
     ],
 )
 def test_a_faulty_filter_is_named(server: Server, query: str, field: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from clarion.access.administrators.authentication import AdminAuthenticator as AdminAuthenticator
+from clarion.access.administrators.sql.stores import AdminStores as AdminStores
 from clarion.access.model import Caller, UserCaller
 from clarion.access.sql import Apps as Apps
 from clarion.access.vault import Vault as Vault

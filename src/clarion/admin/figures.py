@@ -36,12 +36,10 @@ RANGES = {
 def list_times(report: Mapping[str, Any]) -> list[int]:
     """Return the beginning of each minute, hour or day of a report, in seconds.
 
-    The last one is left out until it is over: its count would look like a fall.
+    The newest one is not over, but its count is part of every sum: of a new app it is all there is.
     """
     interval_s = Interval(report["interval"]).length_ms // 1000
-    first, last = _to_seconds(report["from"]), _to_seconds(report["to"])
-    counted = _to_seconds(report["complete_until"]) if report["complete_until"] else last
-    return list(range(first, min(last, counted - interval_s + 1), interval_s))
+    return list(range(_to_seconds(report["from"]), _to_seconds(report["to"]), interval_s))
 
 
 def make_column(times: list[int], *series: Mapping[str, Any]) -> list[float | None]:
@@ -69,7 +67,7 @@ def make_rates(report: Mapping[str, Any]) -> tuple[list[str], Columns]:
 
 
 def make_latencies(report: Mapping[str, Any]) -> Columns:
-    """Return the times, and for each under which bound 50 and 95 of 100 deliveries were, in ms."""
+    """Return the times, and for each the bounds p50 and p95 of the deliveries, in ms."""
     times = list_times(report)
     buckets = {each["group"]["bucket"]: make_column(times, each) for each in report["series"]}
     columns: Columns = [[float(each) for each in times]]
@@ -94,7 +92,7 @@ def count_reasons(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def sum_channels(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return how many deliveries of each channel were sent, arrived and did not."""
+    """Return what became of the deliveries of each channel."""
     channels = sorted({each["group"]["channel"] for each in report["series"]})
     return [
         _sum_one([each for each in report["series"] if each["group"]["channel"] == channel])
@@ -104,7 +102,7 @@ def sum_channels(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def sum_all(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how many deliveries of all channels were sent, arrived and did not."""
+    """Return what became of the deliveries of all channels."""
     return _sum_one(report["series"])
 
 
@@ -114,12 +112,18 @@ def of_outcome(report: Mapping[str, Any], outcome: str) -> list[Any]:
 
 
 def _sum_one(series: Iterable[Any]) -> dict[str, Any]:
+    """Return the counts: what was sent is delivered, failed, or still open."""
     counts = {"sent": 0, "delivered": 0, "failed": 0}
     for each in series:
         name = "failed" if _outcome(each) in _FAILED else _outcome(each)
         counts[name] = counts.get(name, 0) + each["total"]
-    ended = counts["delivered"] + counts["failed"]
-    return counts | {"rate": counts["delivered"] / ended if ended else None}
+    answered = counts["delivered"] + counts["failed"]
+    return counts | {
+        "answered": answered,
+        # Never negative: what was sent before this time may have been answered in it.
+        "open": max(counts["sent"] - answered, 0),
+        "rate": counts["delivered"] / answered if answered else None,
+    }
 
 
 def _outcome(series: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from clarion.admin.operations import Query, Refused
+from clarion.admin.people import read_names
 from clarion.admin.visit import Visit
 from clarion.errors import ConfirmationRequired, FieldFault, InvalidFields
 from clarion.http import problems
@@ -31,13 +32,17 @@ async def show_again(visit: Visit, template: str, refused: Refused, **values: An
 async def show_list(
     visit: Visit, template: str, *parts: str, query: Query, **values: Any
 ) -> Response:
-    """Show the page of a list that a filter selects, or what is wrong with the filter."""
+    """Show the page of a list that a filter selects, or what is wrong with the filter.
+
+    With it come the names of the users whom its items name.
+    """
     try:
         page = await visit.get_page(*parts, **query)
     except Refused as refused:
         empty: dict[str, Any] = {"items": [], "next": None, "after": visit.query.get("after")}
-        return await show_again(visit, template, refused, **empty, **values)
-    return await visit.render(template, **page, **values)
+        return await show_again(visit, template, refused, **{"names": {}, **empty, **values})
+    names = await read_names(visit, [each.get("user_id") for each in page["items"]])
+    return await visit.render(template, **{"names": names, **page, **values})
 
 
 async def check_unused(

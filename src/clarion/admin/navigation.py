@@ -18,6 +18,7 @@ class MenuLink(NamedTuple):
 
 # Below `/admin/apps/{app_id}/`.
 OF_APP = (
+    MenuLink("Get started", "get-started", "flag", Scope.KEYS_READ),
     MenuLink("Overview", "overview", "activity", Scope.STATS_READ),
     MenuLink("Notifications", "notifications", "bell", Scope.NOTIFICATIONS_READ),
     MenuLink("Explain", "explain", "question", Scope.EVENTS_READ),
@@ -45,11 +46,14 @@ OF_SERVER = (
 NOTICES = {
     "signed-out": "You are signed out.",
     "saved": "Your changes are saved.",
+    "event-sent": "The event is accepted.",
+    "event-replay": "The event is being tried again.",
+    "event-cancel": "The event is cancelled.",
+    "user-created": "The user is created.",
     "replayed": "The events are being tried again.",
     "deleted": "The user is deleted, and can be restored for some days.",
     "erased": "Everything about the user is being erased.",
     "restored": "The user is restored.",
-    "not-confirmed": "Nothing was done: the id that you typed is not the id of the user.",
     "confirmed": "Your password was confirmed. You can go on for 10 minutes.",
     "type-saved": "The type is saved.",
     "type-deleted": "The type is deleted, or has its built-in values again.",

@@ -35,6 +35,11 @@ class Refused(Exception):
         """What is wrong, by field."""
         return {each.field: each.reason for each in self.problem.errors}
 
+    def explain(self) -> str:
+        """Return what is wrong in one line."""
+        faults = "; ".join(f"{each.field} {each.reason}" for each in self.problem.errors)
+        return faults or self.problem.detail
+
 
 class OperationAnswer(NamedTuple):
     """The answer of an operation that was not refused."""

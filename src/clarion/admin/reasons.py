@@ -5,7 +5,7 @@ from __future__ import annotations
 from clarion.history.model import ReasonCode
 
 REASONS: dict[str, str] = {
-    ReasonCode.ALLOWED.value: "Nothing speaks against it",
+    ReasonCode.ALLOWED.value: "Allowed: no rule refuses or delays it",
     ReasonCode.MANDATORY.value: "Always sent: the user cannot turn it off",
     ReasonCode.USER_UNKNOWN.value: "The app has no such user",
     ReasonCode.USER_INACTIVE.value: "The user is inactive",
@@ -43,7 +43,7 @@ def explain_reason(code: str | None) -> str:
 
 # The rules in words, by their names; they are asked in the order that the API says.
 RULES: dict[str, str] = {
-    "user": "Is there such a user, and is it active?",
+    "user": "Does the user exist, and is it active?",
     "expiry": "Has it expired?",
     "read": "Has the user read it while it waited?",
     "type": "Does the type use the channel, and can it be sent?",

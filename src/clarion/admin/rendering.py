@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -13,8 +14,10 @@ from markupsafe import Markup
 
 from clarion.admin import navigation
 from clarion.admin.assets import Assets
+from clarion.admin.browsers import describe_browser
 from clarion.admin.paths import path_of
 from clarion.admin.permissions import may_open, parse_needs
+from clarion.admin.timelines import show_duration
 from clarion.clock import to_rfc3339
 
 if TYPE_CHECKING:
@@ -72,10 +75,12 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
     app_id = visit.parts.get("app_id")
     is_signed_in = may_open(None, visit.caller, None)
     apps = (await visit.get("apps", limit=_APPS_SHOWN))["items"] if is_signed_in else []
-    app = next((each for each in apps if each["id"] == app_id), None)
+    # Pages of the server, which name no app, keep the one that was open last.
+    app = next((each for each in apps if each["id"] == (app_id or visit.last_app)), None)
     if app_id and app is None and is_signed_in:
         app = await visit.get("apps", app_id)
         apps = [app, *apps]
+    app_id = app["id"] if app else app_id
 
     def can(needs: str) -> bool:
         return may_open(parse_needs(needs), visit.caller, app_id)
@@ -88,7 +93,7 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
         "caller": visit.caller if is_signed_in else None,
         "app": app,
         "apps": apps,
-        "app_path": visit.app_path if app_id else None,
+        "app_path": partial(path_of, "apps", app_id) if app_id else None,
         "admin_path": path_of,
         "path": visit.path,
         "csrf": _csrf_field(visit.csrf_token),
@@ -162,6 +167,8 @@ FILTERS = {
     "exact_time": show_exact_time,
     "number": show_number,
     "share": show_share,
+    "duration": show_duration,
     "pretty": show_json,
     "words": show_words,
+    "browser": describe_browser,
 }

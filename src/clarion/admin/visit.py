@@ -13,9 +13,12 @@ from clarion.admin.paths import path_of
 from clarion.admin.rendering import Renderer
 from clarion.clock import Clock
 from clarion.http.asgi import Headers, Request, Response
+from clarion.http.visitors import read_cookie
 
 _HTML = (b"content-type", b"text/html; charset=utf-8")
 _SEE_OTHER = 303
+APP_COOKIE = "__Host-clarion_app"
+_YEAR_S = 365 * 24 * 3600
 _OF_HTMX = b"hx-request"
 
 
@@ -41,6 +44,11 @@ class Visit:
     def path(self) -> str:
         path: str = self.request.scope["path"]
         return path
+
+    @property
+    def last_app(self) -> str | None:
+        """The app that was open last in this browser."""
+        return read_cookie(self.request.scope, APP_COOKIE)
 
     def field(self, name: str) -> str:
         """Return the last value of a field of the form; empty if it was not sent."""
@@ -79,7 +87,16 @@ class Visit:
     ) -> Response:
         """Return a page."""
         body = await self.renderer.render(template, self, values)
-        return Response(status, body.encode(), (_HTML, *(cookies or ())))
+        return Response(status, body.encode(), (_HTML, *self._remember_app(), *(cookies or ())))
+
+    def _remember_app(self) -> Headers:
+        """Return the cookie by which pages of the server, and the next visit, know the app."""
+        app_id = self.parts.get("app_id")
+        is_read = self.request.scope["method"] == "GET"
+        if not app_id or not is_read or app_id == self.last_app or self.caller is None:
+            return []
+        cookie = f"{APP_COOKIE}={app_id}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={_YEAR_S}"
+        return [(b"set-cookie", cookie.encode())]
 
     def redirect(
         self, path: str, *, notice: str | None = None, cookies: Headers | None = None

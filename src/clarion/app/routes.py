@@ -9,7 +9,7 @@ from clarion.access.signing import UserTokenSigner
 from clarion.app.services import Services
 from clarion.app.stores import Stores
 from clarion.channels.twilio_callbacks import TwilioCallbacks
-from clarion.demo.page import DemoPage
+from clarion.demo.page import DemoPage, absent_page
 from clarion.events.api.intake import EventEndpoint, send_event
 from clarion.http import docs, static_files
 from clarion.http.asgi import FastRoute
@@ -83,8 +83,10 @@ def _list_demo_routes(
     settings: Settings, stores: Stores, services: Services
 ) -> tuple[FastRoute, ...]:
     """Return the page `/demo`: for one machine, not for several nodes."""
-    if settings.demo != "on" or sqlite_path(settings.database_url) is None:
+    if settings.demo != "on":
         return ()
+    if sqlite_path(settings.database_url) is None:
+        return (absent_page(Peers.of(settings)),)
     page = DemoPage(
         apps=stores.apps,
         users=stores.users,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from litestar import get
 from litestar.params import Parameter
 
 from clarion.access.model import AdminCaller, Role, Scope
+from clarion.access.port import AdminStores
 from clarion.audit.model import ActorKind, AuditResult, Entry, Filter
 from clarion.audit.sql import AuditLog
 from clarion.errors import FieldFault, InvalidFields
@@ -30,6 +32,8 @@ class AuditActor(View):
     """Who it is."""
     id: str
     """The id of the API key or administrator, or the pseudonym of a user."""
+    name: str | None
+    """The username of the administrator as it is now; null of others."""
 
 
 class AuditEntryView(View):
@@ -89,6 +93,7 @@ class AuditVerificationView(View):
 async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
     request: ApiRequest,
     audit_log: Injected[AuditLog],
+    admins: Injected[AdminStores],
     action: Annotated[Plain | None, Parameter(description="An action, like `key.create`.")] = None,
     actor_id: Annotated[
         Plain | None, Parameter(description="The id of an API key or administrator.")
@@ -119,7 +124,8 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
     )
     await audit_log.link_waiting()  # what the caller did before this is in the list
     page = await audit_log.list(wanted, after=after, limit=check_limit(limit))
-    return Items([_view(entry) for entry in page.items], page.next)
+    names = await _find_names(admins, page.items)
+    return Items([_view(entry, names.get(entry.actor_id)) for entry in page.items], page.next)
 
 
 @get("/v1/audit/verification", summary="Verify the newest audit entries", tags=["Audit"])
@@ -133,12 +139,19 @@ async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> AuditVer
     return AuditVerificationView.of(await audit_log.verify_newest(VERIFIED_LIMIT))
 
 
-def _view(entry: Entry) -> AuditEntryView:
+def _view(entry: Entry, name: str | None) -> AuditEntryView:
     return AuditEntryView.of(
         entry,
         app_id=entry.app_id or None,
-        actor=AuditActor(kind=entry.actor_kind, id=entry.actor_id),
+        actor=AuditActor(kind=entry.actor_kind, id=entry.actor_id, name=name),
     )
+
+
+async def _find_names(admins: AdminStores, entries: Iterable[Entry]) -> dict[str, str]:
+    """Return the usernames of the administrators of a page, as far as they still exist."""
+    ids = {each.actor_id for each in entries if each.actor_kind is ActorKind.ADMINISTRATOR}
+    accounts = [await admins.accounts.get(each) for each in sorted(ids)]
+    return {each.id: each.username for each in accounts if each is not None}
 
 
 def _find_app(request: ApiRequest) -> str | None:

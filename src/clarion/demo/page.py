@@ -141,6 +141,20 @@ class DemoPage:
         raise NotFound("There is no demo app. `clarion init` creates it.")
 
 
+def absent_page(peers: Peers) -> FastRoute:
+    """Return the route that says on a server with PostgreSQL why the page does not exist there."""
+
+    async def answer(request: Request) -> Response:
+        if not peers.is_local(request.scope):
+            raise NotFound
+        raise NotFound(
+            "The page /demo is for one machine with SQLite, and this server uses PostgreSQL. "
+            "`clarion demo` fills an app with people and events here, too."
+        )
+
+    return FastRoute("GET", PATH, answer)
+
+
 def _describe(act: _Act) -> dict[str, object]:
     """Return the event as an application would send it."""
     sender = next(each for each in _NAMES if each != act.to)

@@ -50,6 +50,7 @@ class Backlog:
         self._app_ages_ms: dict[str, int] = {}
         self._due_since: dict[str, int] = {}
         self._counts: dict[str, int] = {}
+        self._held: dict[str, int] = {}
         self._lengths: dict[int, int] = {}
         # Deliveries that are held or collected behind a dead letter, as of the last half minute.
         self.stuck = 0
@@ -86,6 +87,16 @@ class Backlog:
     def count(self, app_id: str) -> int:
         """Return how many jobs an app has, as of the last half minute."""
         return self._counts.get(app_id, 0)
+
+    def count_held(self, app_id: str) -> int:
+        """Return how many of the jobs are for a later time, as of the last half minute."""
+        return self._held.get(app_id, 0)
+
+    def count_due(self, app_id: str) -> int:
+        """Return how many jobs could run now: none if a moment ago none was due."""
+        if app_id not in self._app_ages_ms:
+            return 0
+        return max(self.count(app_id) - self.count_held(app_id), 1)
 
     def age_s(self, app_id: str) -> float:
         """Return for how long the oldest due job of an app has waited, in seconds."""
@@ -154,11 +165,13 @@ class Backlog:
         before = dict(self._counts)
         counts: Counter[str] = Counter()
         lengths: Counter[int] = Counter()
-        for (app_id, lane), count in (await self._queue.count()).items():
-            lengths[lane] += count
+        held: Counter[str] = Counter()
+        for (app_id, lane), found in (await self._queue.count(self._clock.now())).items():
+            lengths[lane] += found.total
             if lane != _DEAD_LANE:
-                counts[app_id] += count
-        self._lengths = dict(lengths)
+                counts[app_id] += found.total
+                held[app_id] += found.held
+        self._lengths, self._held = dict(lengths), dict(held)
         self.stuck = await self._queue.count_stuck() if self.dead_letters else 0
         # What was accepted since the count began is not in it, or counts twice until the next.
         for app_id, count in self._counts.items():

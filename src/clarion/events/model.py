@@ -137,6 +137,13 @@ class DueJobs(NamedTuple):
     due_at: int
 
 
+class JobCount(NamedTuple):
+    """How many jobs there are, and how many of them are for a later time."""
+
+    total: int
+    held: int
+
+
 class DedupeClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Takes a dedupe key; fails if any notification but the `expected_holder` has it."""
 

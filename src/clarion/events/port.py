@@ -11,7 +11,15 @@ from clarion.catalog.port import Catalog, CatalogEntry
 from clarion.channels.port import Channels, PushDevices
 from clarion.clock import Clock
 from clarion.errors import ClarionError
-from clarion.events.model import DueJobs, EarlierNotification, Event, EventStatus, Job, JobOutcome
+from clarion.events.model import (
+    DueJobs,
+    EarlierNotification,
+    Event,
+    EventStatus,
+    Job,
+    JobCount,
+    JobOutcome,
+)
 from clarion.history.port import Deliveries, NotificationReader
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pages import Page
@@ -161,10 +169,11 @@ class Queue(Protocol):
     async def count_due(self, pool: str, lane: Priority, app_id: str, now: int, limit: int) -> int:
         """Return how many jobs of an app are due in a lane of a pool, counted up to a limit."""
 
-    async def count(self) -> dict[tuple[str, int], int]:
-        """Return how many jobs each app has in each lane, due or not. May take long.
+    async def count(self, now: int) -> dict[tuple[str, int], JobCount]:
+        """Return how many jobs each app has in each lane, and how many of them are held.
 
-        Dead letters are in lane -1.
+        A job that a worker has claimed counts as held until its lease ends. Dead letters are in
+        lane -1. May take long.
         """
 
     async def count_stuck(self) -> int:

@@ -101,6 +101,7 @@ VALUES: dict[str, Any] = {
     "App.user_per_hour": 20,
     "AppChange": {"name": "Example", "allowed_origins": ["https://app.example.com"]},
     "AuditActor.id": _KEY_ID,
+    "AuditActor.name": None,
     "AuditEntry.id": "0199b1f4-9000-7a00-8000-000000000001",
     "AuditEntry.link": "9f2c…",
     "AuditEntry.node": "node-1",

@@ -73,6 +73,11 @@ def fold_email(address: str) -> str:
     return unicodedata.normalize("NFC", address.casefold())
 
 
+def fold_name(name: str) -> str:
+    """Return a name without capitals A to Z, which is what `lower` does on both engines."""
+    return name.encode().lower().decode()
+
+
 def check_phone(text: str) -> str:
     """Return a phone number as E.164: +4915112345678."""
     reason = "must be a phone number with its country code, like +49 151 12345678"

@@ -13,8 +13,15 @@ import msgspec
 
 from clarion.errors import Conflict, EmailTaken, Overloaded, RequestError, UserDeleted
 from clarion.pacing import Slices
-from clarion.pages import LARGEST, READ_FOR_PAGE, Page, fill_page, read_cursor, write_cursor
-from clarion.people.fields import fold_email
+from clarion.pages import (
+    LARGEST,
+    READ_FOR_PAGE,
+    Page,
+    fill_page,
+    read_cursor,
+    write_cursor,
+)
+from clarion.people.fields import fold_email, fold_name
 from clarion.people.model import StoredUser, User, UserFilter
 from clarion.people.tables import USERS
 from clarion.push.sql import topics
@@ -34,6 +41,8 @@ SEEN_EVERY_MS = 60_000
 FOLLOWS_LIMIT = topics.SUBSCRIPTIONS_LIMIT
 
 _LIVES = "deleted_at IS NULL"
+# Sorted after every other one on both engines.
+_LAST_CHARACTER = "\U0010ffff"
 _OWN = ("preferences", "created_at", "last_login_at", "last_seen_at", "deleted_at")
 
 PUT = statement(
@@ -104,6 +113,19 @@ LIST = statement(
     "list_users",
     f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND id > :after
     ORDER BY id LIMIT :limit""",
+)
+LIST_BY_IDS = statement(
+    "list_users_by_ids",
+    f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id
+    AND id IN (SELECT key FROM json_each(:ids)) AND id > :after AND {_LIVES}
+    ORDER BY id LIMIT :limit""",
+)
+LIST_BY_NAME = statement(
+    "list_users_by_name",
+    f"""SELECT {USERS.columns}, id || ' ' || lower(name) FROM users WHERE app_id = :app_id
+    AND name IS NOT NULL AND lower(name) >= :name AND lower(name) < :name_end
+    AND (lower(name), id) > (:after_name, :after) AND {_LIVES}
+    ORDER BY lower(name), id LIMIT :limit""",
 )
 LIST_BY_STATUS, LIST_BY_LANGUAGE = (
     statement(
@@ -347,7 +369,7 @@ class Users:
     ) -> Page[User]:
         """Return the users for whom a filter holds.
 
-        Sorted by creation or last activity if the filter has such a range, otherwise by id. A page
+        Sorted by what is searched for: name, creation or last activity; otherwise by id. A page
         with several conditions may have fewer than `limit`, even none, and a cursor: it reads a
         bounded part of the users for whom the first of them holds.
         """
@@ -485,10 +507,8 @@ def _change(stored: StoredUser, version: int) -> Unit:
 def _choose_list(chosen: UserFilter, after: str | None) -> tuple[Statement, dict[str, Value]]:
     """Return the list of the condition that leaves out most, and its values."""
     by_id: dict[str, Value] = {"after": after or ""}
-    if chosen.email is not None:
-        return FIND_BY_EMAIL, {"email_key": fold_email(chosen.email)}
-    if chosen.tag is not None:
-        return LIST_BY_TAG, {**by_id, "tag": chosen.tag}
+    if found := _choose_few(chosen, by_id):
+        return found
     if chosen.last_seen_after is not None or chosen.last_seen_before is not None:
         times = chosen.last_seen_after, chosen.last_seen_before
         return LIST_BY_LAST_SEEN, _range(*times, after)
@@ -499,6 +519,29 @@ def _choose_list(chosen: UserFilter, after: str | None) -> tuple[Statement, dict
     if chosen.status is not None:
         return LIST_BY_STATUS, {**by_id, "status": chosen.status.value}
     return LIST, by_id
+
+
+def _choose_few(
+    chosen: UserFilter, by_id: dict[str, Value]
+) -> tuple[Statement, dict[str, Value]] | None:
+    """Return the list of a condition that names users or a tag; None if there is none."""
+    if chosen.email is not None:
+        return FIND_BY_EMAIL, {"email_key": fold_email(chosen.email)}
+    if chosen.ids is not None:
+        return LIST_BY_IDS, {**by_id, "ids": keys_of(chosen.ids)}
+    if chosen.name is not None:
+        return LIST_BY_NAME, _begin_names(chosen.name, str(by_id["after"]))
+    if chosen.tag is not None:
+        return LIST_BY_TAG, {**by_id, "tag": chosen.tag}
+    return None
+
+
+def _begin_names(prefix: str, after: str) -> dict[str, Value]:
+    """Return the range of names, and the id and name of the last user of the page before."""
+    name = fold_name(prefix)
+    user_id, _, after_name = after.partition(" ")
+    end = name + _LAST_CHARACTER
+    return {"name": name, "name_end": end, "after_name": after_name, "after": user_id}
 
 
 def _range(first: int | None, before: int | None, after: str | None) -> dict[str, Value]:
@@ -516,7 +559,7 @@ def _count_conditions(chosen: UserFilter) -> int:
     """Return how many there are; the two ends of a range are one."""
     created = (chosen.created_after, chosen.created_before)
     last_seen = (chosen.last_seen_after, chosen.last_seen_before)
-    single = (chosen.email, chosen.status, chosen.tag, chosen.language)
+    single = (chosen.ids, chosen.name, chosen.email, chosen.status, chosen.tag, chosen.language)
     ranges = [any(end is not None for end in ends) for ends in (created, last_seen)]
     return sum(each is not None for each in single) + sum(ranges)
 
@@ -524,6 +567,8 @@ def _count_conditions(chosen: UserFilter) -> int:
 def _fits(user: User, chosen: UserFilter) -> bool:
     return (
         user.deleted_at is None
+        and (chosen.ids is None or user.id in chosen.ids)
+        and (chosen.name is None or fold_name(user.name or "").startswith(fold_name(chosen.name)))
         and chosen.status in (None, user.status)
         and chosen.language in (None, user.language)
         and (chosen.tag is None or chosen.tag in user.tags)

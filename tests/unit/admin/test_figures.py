@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from clarion.admin import figures
 
 HOUR = {"interval": "minute", "from": "2026-01-01T00:00:00.000Z", "to": "2026-01-01T00:03:00.000Z"}
@@ -17,10 +19,25 @@ def report(*given: dict[str, Any], until: str | None = "00:03:00") -> dict[str, 
     return HOUR | {"complete_until": complete, "series": list(given)}
 
 
-def test_a_minute_that_is_not_over_is_left_out() -> None:
-    assert len(figures.list_times(report())) == 3
-    assert len(figures.list_times(report(until="00:02:59"))) == 2
-    assert len(figures.list_times(report(until=None))) == 3
+@pytest.mark.parametrize("until", ["00:03:00", "00:02:01", None])
+def test_the_minute_that_is_not_over_is_drawn_because_sums_count_it(until: str | None) -> None:
+    given = report(series(4, at="00:02", outcome="delivered"), until=until)
+    column = figures.make_column(figures.list_times(given), *given["series"])
+    assert column == [0, 0, 4]
+    assert sum(filter(None, column)) == figures.sum_all(given)["delivered"]
+
+
+def test_what_was_sent_is_delivered_or_failed_or_open() -> None:
+    given = report(
+        series(1_023, outcome="sent"),
+        series(775, outcome="delivered"),
+        series(8, outcome="failed"),
+        series(4, outcome="expired"),
+    )
+    found = figures.sum_all(given)
+    assert found["delivered"] + found["failed"] + found["open"] == found["sent"] == 1_023
+    assert (found["open"], found["answered"], round(found["rate"], 3)) == (236, 787, 0.985)
+    assert figures.sum_all(report(series(2, outcome="delivered")))["open"] == 0
 
 
 def test_a_column_has_zero_where_nothing_was_counted() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from clarion.catalog.model import Priority
 from clarion.errors import StoreUnavailable, TooManyRequests
-from clarion.events.model import DueJobs, Event, Job
+from clarion.events.model import DueJobs, Event, Job, JobCount
 from clarion.events.pipeline import Pipeline
 from clarion.events.port import PipelinePorts
 from tests.factories import NOW, FixedClock
@@ -26,6 +26,7 @@ class EmptyQueue:
         self.measured = asyncio.Event()
         self.due: tuple[DueJobs, ...] = ()
         self.counts: dict[str, int] = {}
+        self.held = 0
         self.error: Exception | None = None
 
     async def claim(
@@ -42,8 +43,10 @@ class EmptyQueue:
             raise self.error
         return self.due
 
-    async def count(self) -> dict[tuple[str, int], int]:
-        return {(app_id, 0): count for app_id, count in self.counts.items()} | {("dead", -1): 7}
+    async def count(self, now: int) -> dict[tuple[str, int], JobCount]:
+        assert now == NOW
+        found = {(app, 0): JobCount(count, self.held) for app, count in self.counts.items()}
+        return found | {("dead", -1): JobCount(7, 0)}
 
     async def count_stuck(self) -> int:
         return 3
@@ -168,6 +171,21 @@ async def test_events_of_an_app_are_refused_while_too_many_of_its_jobs_wait(
     with pytest.raises(TooManyRequests, match="has 1,000 jobs, and at most 1,000 may wait"):
         await pipeline.intake.accept([make_event("noisy")])
     await pipeline.intake.accept([make_event("quiet")])
+    watch.cancel()
+    await asyncio.wait([watch])
+
+
+async def test_jobs_that_are_due_are_counted_apart_from_those_that_are_held(
+    queue: EmptyQueue,
+) -> None:
+    backlog = make_pipeline(queue, has_workers=False).backlog
+    queue.counts, queue.held = {"noisy": 1_050, "quiet": 1_046}, 1_046
+    queue.due = (due("noisy", 5), due("quiet", -5))
+    watch = asyncio.ensure_future(backlog.watch())
+    await queue.measured.wait()
+    await asyncio.sleep(0)
+    assert (backlog.count_due("noisy"), backlog.count_held("noisy")) == (4, 1_046)
+    assert (backlog.count_due("quiet"), backlog.count_held("quiet")) == (0, 1_046)
     watch.cancel()
     await asyncio.wait([watch])
 

@@ -8,6 +8,7 @@ from clarion.access.model import Scope
 from clarion.admin.forms import show_list
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
+from clarion.admin.people import read_names
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
 from clarion.push.model import Platform
@@ -52,6 +53,7 @@ async def show_device(visit: Visit) -> Response:
     return await visit.render(
         "device.html",
         device=device,
+        names=await read_names(visit, [device["user_id"]]),
         messages=messages["items"],
         next=messages["next"],
         after=after,

@@ -12,7 +12,10 @@ from clarion.access.model import Scope
 from clarion.admin.forms import fault
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
+from clarion.admin.people import find_one
 from clarion.admin.reasons import RULES, explain_reason
+from clarion.admin.rendering import show_json
+from clarion.admin.samples import make_data
 from clarion.admin.visit import Visit
 from clarion.errors import NotFound
 from clarion.http.asgi import Response
@@ -27,6 +30,8 @@ async def show_explanation(visit: Visit) -> Response:
     given = {name: visit.query.get(name, "").strip() for name in _FIELDS}
     found: dict[str, Any] | None = None
     problem, errors = None, {}
+    if given["type"] and not given["data"]:
+        given["data"] = await _make_sample(visit, given["type"])
     if given["user_id"] and given["type"]:
         try:
             found = await _explain(visit, given)
@@ -51,27 +56,30 @@ async def _list_users(visit: Visit) -> list[dict[str, Any]]:
     return users
 
 
+async def _make_sample(visit: Visit, type_name: str) -> str:
+    """Return the sample of a type as JSON; empty if there is no such type."""
+    try:
+        type_ = await visit.get("types", type_name)
+        templates = (await visit.get("types", type_name, "templates"))["items"]
+    except (Refused, NotFound):
+        return ""
+    return show_json(make_data(type_["data_schema"], templates))
+
+
 async def _explain(visit: Visit, given: dict[str, str]) -> dict[str, Any]:
-    zone = await _find_zone(visit, given["user_id"])
+    person = await find_one(visit, given["user_id"])
+    if person is None:
+        raise fault(visit, "recipient.user_id", "no user of this app has this id, email or name")
+    zone = person["timezone"]
     draft: dict[str, Any] = {
         "type": given["type"],
-        "recipient": {"user_id": given["user_id"]},
+        "recipient": {"user_id": person["id"]},
         "at": _read_time(visit, given["at"], zone),
         "data": _read_data(visit, given["data"]),
     }
     draft = {name: value for name, value in draft.items() if value is not None}
-    return describe(await visit.post("explain", body=draft)) | {"zone": zone}
-
-
-async def _find_zone(visit: Visit, user_id: str) -> str:
-    """Return the time zone of the user; that of nobody is UTC."""
-    try:
-        zone: str = (await visit.get("users", user_id))["timezone"]
-    except Refused as refused:
-        if refused.problem.code != NotFound.code:
-            raise
-        return "UTC"
-    return zone
+    found = describe(await visit.post("explain", body=draft))
+    return found | {"zone": zone, "names": {person["id"]: person["name"]}}
 
 
 def _read_time(visit: Visit, text: str, zone: str) -> str | None:

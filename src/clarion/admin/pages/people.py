@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from clarion.access.model import Scope
+from clarion.admin.forms import check_unused, fault, show_again, show_list
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
+from clarion.admin.people import find_people, search_by
 from clarion.admin.preferences import describe_hours, find_changes
 from clarion.admin.timelines import describe_reasons
 from clarion.admin.visit import Visit
-from clarion.errors import NotFound
 from clarion.http.asgi import Response
 
 _SHOWN = 50
@@ -20,31 +21,48 @@ _SERVER_FAULT = 500
 
 
 async def list_people(visit: Visit) -> Response:
-    """List users; an id leads to its user, an address finds the one that has it."""
+    """List users by name, email address and more; an id that is no name leads to its user."""
     chosen = {name: visit.query.get(name, "").strip() for name in ("q", *_FILTERS)}
-    wanted, after = chosen["q"], visit.query.get("after")
-    is_address = "@" in wanted
-    if wanted and not is_address and await _exists(visit, wanted):
-        return visit.redirect(visit.app_path("people", wanted))
     query: dict[str, str | int | None] = {name: chosen[name] or None for name in _FILTERS}
-    if is_address:
-        query["email"] = wanted
-    page: dict[str, Any] = {"items": [], "next": None}
-    if not wanted or is_address:
-        page = await visit.get("users", limit=_SHOWN, after=after, **query)
-    return await visit.render(
-        "people.html", items=page["items"], next=page["next"], after=after, filter=chosen
+    exact = None
+    if wanted := chosen["q"]:
+        people = await find_people(visit, wanted, 2)
+        exact = next((each for each in people if each["id"] == wanted), None)
+        if exact and len(people) == 1:
+            return visit.redirect(visit.app_path("people", wanted))
+        query |= search_by(wanted)
+    return await show_list(
+        visit,
+        "people.html",
+        "users",
+        query={"limit": _SHOWN, **query},
+        filter=chosen,
+        exact=exact,
     )
 
 
-async def _exists(visit: Visit, user_id: str) -> bool:
+async def show_new_person(visit: Visit) -> Response:
+    given = {"id": visit.query.get("id", ""), "tags": []}
+    return await visit.render("new_person.html", given=given)
+
+
+async def create_person(visit: Visit) -> Response:
+    """Create a user with an id that no user of the app has."""
+    given = {"id": visit.field("id").strip(), **_read_profile(visit)}
     try:
-        await visit.get("users", user_id)
-    except (Refused, NotFound) as error:
-        if isinstance(error, Refused) and error.problem.code != NotFound.code:
-            raise
-        return False
-    return True
+        await check_unused(
+            visit,
+            "users",
+            name=given["id"],
+            field="id",
+            rule="must have letters, digits or . _ ~ : @ = + | -",
+            what="the id of a user",
+        )
+        body = {name: value for name, value in given.items() if name != "id" and value}
+        await visit.call("PUT", "users", given["id"], body=body)
+    except Refused as refused:
+        return await show_again(visit, "new_person.html", refused, given=given)
+    return visit.redirect(visit.app_path("people", given["id"]), notice="user-created")
 
 
 async def show_profile(visit: Visit) -> Response:
@@ -53,13 +71,18 @@ async def show_profile(visit: Visit) -> Response:
 
 async def change_profile(visit: Visit) -> Response:
     """Update the fields of the form; an empty one is reset to its default."""
-    body: dict[str, Any] = {name: visit.field(name).strip() or None for name in _PROFILE}
-    body["tags"] = [tag for tag in map(str.strip, visit.field("tags").split(",")) if tag]
+    body = _read_profile(visit)
     try:
         await visit.call("PATCH", "users", visit.parts["user_id"], body=body)
     except Refused as refused:
         return await _show_again(visit, "person.html", refused, given=body)
     return visit.redirect(visit.path, notice="saved")
+
+
+def _read_profile(visit: Visit) -> dict[str, Any]:
+    profile: dict[str, Any] = {name: visit.field(name).strip() or None for name in _PROFILE}
+    tags = [tag for tag in map(str.strip, visit.field("tags").split(",")) if tag]
+    return profile | {"tags": tags}
 
 
 async def show_preferences(visit: Visit) -> Response:
@@ -111,7 +134,8 @@ async def delete(visit: Visit) -> Response:
     user_id = visit.parts["user_id"]
     is_hard = visit.field("how") == "erase"
     if visit.field("confirmation").strip() != user_id:
-        return visit.redirect(visit.app_path("people", user_id), notice="not-confirmed")
+        refused = fault(visit, "confirmation", "is not the id of this user; nothing was done")
+        return await _show_again(visit, "person.html", refused, is_erasing=is_hard)
     await visit.call("DELETE", "users", user_id, query={"hard": "true" if is_hard else "false"})
     return visit.redirect(visit.app_path("people"), notice="erased" if is_hard else "deleted")
 
@@ -137,6 +161,8 @@ async def _show_again(visit: Visit, template: str, refused: Refused, **values: A
 _PERSON = "/people/{user_id}"
 PAGES = (
     app_page("GET", "/people", list_people, Scope.USERS_READ),
+    app_page("GET", "/new-person", show_new_person, Scope.USERS_WRITE),
+    app_page("POST", "/new-person", create_person, Scope.USERS_WRITE),
     app_page("POST", "/people/restore", restore, Scope.USERS_WRITE),
     app_page("GET", _PERSON, show_profile, Scope.USERS_READ),
     app_page("POST", _PERSON, change_profile, Scope.USERS_WRITE),

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from clarion.admin.navigation import OF_APP
 from clarion.admin.page import AdminPage
 from clarion.admin.paths import ROOT, path_of
 from clarion.admin.visit import Visit
 from clarion.http.asgi import Response
 
+_APPS_READ = 100
+
 
 async def start(visit: Visit) -> Response:
-    """Lead to the overview of the first app."""
-    apps = (await visit.get("apps", limit=1))["items"]
+    """Lead to the app that was open last, or else to the first one."""
+    apps = (await visit.get("apps", limit=_APPS_READ))["items"]
     if not apps:
         return await visit.render("no_app.html")
-    return visit.redirect(path_of("apps", apps[0]["id"], "overview"))
+    known = [each["id"] for each in apps]
+    last = visit.last_app
+    return visit.redirect(path_of("apps", last if last in known and last else known[0]))
 
 
 async def choose_app(visit: Visit) -> Response:
     """Lead to the page of another app that is open for this one."""
-    page = visit.query.get("page", "overview")
-    return visit.redirect(path_of("apps", visit.query.get("app", ""), page))
+    page = visit.query.get("page", "")
+    parts = [page] if page in {each.path for each in OF_APP} else []
+    return visit.redirect(path_of("apps", visit.query.get("app", ""), *parts))
 
 
 PAGES = (

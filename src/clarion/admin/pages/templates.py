@@ -6,9 +6,11 @@ from typing import Any
 
 from clarion.access.model import Scope
 from clarion.admin.forms import fault, read_object, read_text, read_words, show_again
+from clarion.admin.mails import hide_remote
 from clarion.admin.operations import Refused
 from clarion.admin.page import app_page
 from clarion.admin.rendering import show_json, show_query
+from clarion.admin.samples import ACTOR, TARGET, make_data
 from clarion.admin.visit import Visit
 from clarion.catalog.model import Channel
 from clarion.errors import NotFound
@@ -17,8 +19,8 @@ from clarion.http.asgi import Response
 _VERSIONS_SHOWN = 10
 _ENGLISH = "en"
 _SAMPLE: dict[str, Any] = {
-    "actor": {"id": "ana", "name": "Ana"},
-    "target": {"id": "post-1", "type": "post"},
+    "actor": ACTOR,
+    "target": TARGET,
     "user": {"name": "Bo"},
     "count": 1,
 }
@@ -44,7 +46,9 @@ _PAGE_HEADERS = ((b"content-security-policy", _PAGE_POLICY),)
 async def show_template(visit: Visit) -> Response:
     """Show the newest version, or an older one, with a preview by sample data."""
     template = await _find_template(visit)
-    sample = show_json(_make_sample(template))
+    type_ = await visit.get("types", template["type"])
+    data = make_data(type_["data_schema"], [template])
+    sample = show_json({"data": data, **_SAMPLE})
     return await _show_editor(visit, template, sample, await _try_preview(visit, template, sample))
 
 
@@ -74,8 +78,8 @@ async def preview_email(visit: Visit) -> Response:
     try:
         preview = await _preview(visit, _read_source(visit), _read_sample(visit))
     except Refused as refused:
-        return await _frame(visit, "", _explain(refused))
-    return await _frame(visit, preview["body"], "")
+        return await _frame(visit, "", refused.explain())
+    return await _frame(visit, hide_remote(preview["body"]), "")
 
 
 async def send_template(visit: Visit) -> Response:
@@ -162,12 +166,6 @@ def _read_sample(visit: Visit, text: str | None = None) -> dict[str, Any]:
     return sample
 
 
-def _make_sample(template: dict[str, Any]) -> dict[str, Any]:
-    """Return values for the variables: their names."""
-    data = {name: f"Sample {name.replace('_', ' ')}" for name in template["variables"]}
-    return {"data": data or {"snippet": "What a nice day"}, **_SAMPLE}
-
-
 async def _try_preview(visit: Visit, template: dict[str, Any], sample: str) -> dict[str, Any]:
     """Return the preview of a stored template, or what is wrong with it."""
     if not template["body"]:
@@ -177,7 +175,7 @@ async def _try_preview(visit: Visit, template: dict[str, Any], sample: str) -> d
     try:
         return await _preview(visit, source, _read_sample(visit, sample))
     except Refused as refused:
-        return {"error": _explain(refused)}
+        return {"error": refused.explain()}
 
 
 async def _preview(visit: Visit, source: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
@@ -186,16 +184,10 @@ async def _preview(visit: Visit, source: dict[str, Any], sample: dict[str, Any])
     return found | {"error": None}
 
 
-def _explain(refused: Refused) -> str:
-    problem = refused.problem
-    faults = "; ".join(f"{each.field} {each.reason}" for each in problem.errors)
-    return faults or problem.detail
-
-
 async def _show_given(visit: Visit, refused: Refused) -> Response:
     """Show the form as it was filled in, and what is wrong instead of a preview."""
     template = await _find_given(visit)
-    values = await _values_of(visit, template, visit.field("sample"), {"error": _explain(refused)})
+    values = await _values_of(visit, template, visit.field("sample"), {"error": refused.explain()})
     answer = await show_again(visit, "template.html", refused, **values)
     return answer._replace(headers=(*answer.headers, *_PAGE_HEADERS))
 

@@ -30,6 +30,21 @@ function useDialogs(event) {
   else button.closest("dialog").close();
 }
 
+// A password that is set is typed once: *Show* says what it is.
+function showPassword(event) {
+  const button = event.target.closest?.("[data-show-password]");
+  if (!button) return;
+  const input = document.getElementById(button.dataset.showPassword);
+  const isShown = input.type === "password";
+  input.type = isShown ? "text" : "password";
+  button.setAttribute("aria-pressed", String(isShown));
+}
+
+// A dialog whose form was refused is open again, with what is wrong.
+function openRefused() {
+  document.querySelector("dialog[data-open]")?.showModal();
+}
+
 // The token of a set-up link is in the fragment: into the form, and out of the address.
 function takeFragment() {
   const place = document.querySelector("[data-fragment]");
@@ -71,6 +86,8 @@ document.addEventListener("change", submitOnChange);
 document.addEventListener("change", checkAll);
 document.addEventListener("click", download);
 document.addEventListener("click", useDialogs);
+document.addEventListener("click", showPassword);
 document.addEventListener("htmx:afterSwap", (event) => showTimes(event.detail.elt.parentElement ?? document));
 showTimes(document);
+openRefused();
 takeFragment();

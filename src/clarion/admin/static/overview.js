@@ -6,7 +6,6 @@ const place = document.getElementById("plots");
 const plots = new Map();
 const now = [[], [], [], []];
 
-
 // A colour that follows light and dark: `light-dark()` is resolved by an element that has it.
 function resolve(name) {
   const probe = document.createElement("span");
@@ -34,6 +33,13 @@ function axis(unit) {
   return { stroke, grid, ticks: { show: false }, font: "12px system-ui", size: 42, values: unit };
 }
 
+// From the first sample to the last, at least a minute. For a single one uPlot would take 1,000 days.
+function spanOf(plot) {
+  const moments = plot.data[0];
+  const last = moments.at(-1) ?? Date.now() / 1000;
+  return [Math.min(moments[0] ?? last, last - 60), last];
+}
+
 // A line needs two points; with few of them they are drawn, too.
 const isSparse = (column) => column.filter((each) => each !== null).length < 5;
 
@@ -52,7 +58,7 @@ function draw(id, labels, columns, { isShare = false } = {}) {
     height: 190,
     cursor: { y: false, points: { size: 6 } },
     legend: { live: true },
-    scales: { y: { range } },
+    scales: { x: { range: spanOf }, y: { range } },
     axes: [{ ...axis(showMoments), size: 28, space: 70 }, axis(shown)],
     series: [{ value: (_plot, at) => (at === null ? "–" : new Date(at * 1000).toLocaleTimeString()) },
       ...labels.map((label, index) => ({
@@ -72,7 +78,7 @@ function remember(live) {
 function show(figures) {
   draw("throughput", ["Events", "Sent on channels", "Messages to devices"], figures.throughput);
   draw("rates", figures.channels.map((each) => each.replace("_", " ")), figures.rates, { isShare: true });
-  draw("latency", ["Median", "95 of 100"], figures.latency);
+  draw("latency", ["p50", "p95"], figures.latency);
   remember(figures.live);
   draw("now", ["Devices", "Open inboxes", "Waiting jobs"], now);
 }

@@ -35,10 +35,59 @@ function showRefused(event) {
   event.detail.isError = false;
 }
 
+// The numbers of the lines beside a source; that of the line with the fault is marked.
+function markFault() {
+  const source = document.querySelector("textarea.source");
+  if (!source) return;
+  const fault = document.querySelector("#n-body.wrong, #preview .warning")?.textContent ?? "";
+  const place = /\(line (\d+), column (\d+)\)/.exec(fault);
+  const line = place ? Number(place[1]) : 0;
+  const numbers = source.parentElement.querySelector(".line-numbers") ?? addNumbers(source);
+  numbers.replaceChildren(...source.value.split("\n").map((_text, index) => {
+    const number = document.createElement("li");
+    number.textContent = String(index + 1);
+    if (index + 1 === line) number.className = "marked";
+    return number;
+  }));
+  const button = source.parentElement.querySelector(".go");
+  button.hidden = !place;
+  button.textContent = place ? `Go to line ${line}, column ${place[2]}` : "";
+  button.dataset.place = place ? `${line}:${place[2]}` : "";
+}
+
+function addNumbers(source) {
+  const numbers = document.createElement("ol");
+  numbers.className = "line-numbers";
+  numbers.setAttribute("aria-hidden", "true");
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "link go";
+  button.addEventListener("click", () => goTo(source, button.dataset.place));
+  const frame = document.createElement("div");
+  frame.className = "numbered";
+  source.replaceWith(frame);
+  source.wrap = "off";
+  frame.append(numbers, source, button);
+  source.addEventListener("scroll", () => (numbers.scrollTop = source.scrollTop));
+  source.addEventListener("input", markFault);
+  return numbers;
+}
+
+// Select from the place to the end of its line, so that it is seen.
+function goTo(source, place) {
+  const [line, column] = place.split(":").map(Number);
+  const lines = source.value.split("\n");
+  const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+  source.focus();
+  source.setSelectionRange(start + column - 1, start + (lines[line - 1] ?? "").length);
+}
+
 document.addEventListener("click", copyText);
 document.addEventListener("htmx:beforeSwap", showRefused);
 document.addEventListener("htmx:afterSettle", (event) => {
   if (event.detail.target?.id === "preview" || event.detail.elt?.id === "preview") showMail();
 });
+document.addEventListener("htmx:afterSettle", markFault);
 showMail();
+markFault();
 remember();

@@ -38,10 +38,18 @@ def find_size_fault(text: str) -> str | None:
     if text.count("{{") + text.count("{%") > TAGS_LIMIT:
         return f"must have at most {TAGS_LIMIT:,} values and tags"
     # The lexer would look for the end of each of them.
-    if text.rfind("{{") > text.rfind("}}") or text.rfind("{%") > text.rfind("%}"):
-        return "is not a valid template: a {{ or {% is not closed"
+    for start, end in (("{{", "}}"), ("{%", "%}")):
+        if (at := text.rfind(start)) > text.rfind(end):
+            return f"is not a valid template: a {{{{ or {{% is not closed{show_place(text, at)}"
     for name in ("raw", "doc"):
-        ends = [found[1] for found in _VERBATIM.finditer(text) if found[2] == name]
-        if ends and ends[-1] is None:
-            return f"is not a valid template: {name} tag was never closed"
+        tags = [found for found in _VERBATIM.finditer(text) if found[2] == name]
+        if tags and tags[-1][1] is None:
+            place = show_place(text, tags[-1].start())
+            return f"is not a valid template: {name} tag was never closed{place}"
     return None
+
+
+def show_place(text: str, index: int) -> str:
+    """Return where a character is, as editors count: from line 1 and column 1."""
+    line = text.count("\n", 0, index) + 1
+    return f" (line {line}, column {index - text.rfind(chr(10), 0, index)})"

@@ -16,6 +16,7 @@ from clarion.catalog.rendering.limits import (
     TIME_LIMIT_S,
     check_each,
     find_size_fault,
+    show_place,
 )
 from clarion.catalog.rendering.quick import one_line
 from clarion.errors import FieldFault, InvalidFields
@@ -23,6 +24,7 @@ from clarion.errors import FieldFault, InvalidFields
 # A template may use it without declaring it, since not every event has one.
 OPTIONAL = frozenset({"snippet"})
 _MISSING = re.compile(r"'?([\w.-]+)'? is undefined")
+_PLACE = re.compile(r" \(line \d+, column \d+\)$")
 _OVER_LIMIT = (
     f"exceeds a limit: at most {LOOP_LIMIT:,} loop iterations, {TEXT_LIMIT_BYTES:,} bytes and "
     f"{TIME_LIMIT_S:g} s"
@@ -47,7 +49,15 @@ def check_template(
     """Raise `InvalidFields` if a template is invalid, or uses a name that it does not declare."""
     if is_mjml:
         body = mjml.convert(body)
-    check_each(subject, body, partial(_find_fault, variables=variables))
+    find = partial(_find_fault, variables=variables)
+    if not is_mjml:
+        return check_each(subject, body, find)
+    # A place in the HTML that MJML becomes is none in the text.
+    return check_each(subject, body, lambda text: _without_place(find(text)))
+
+
+def _without_place(reason: str | None) -> str | None:
+    return reason and _PLACE.sub("", reason)
 
 
 def _find_fault(text: str, *, variables: Collection[str]) -> str | None:
@@ -56,11 +66,15 @@ def _find_fault(text: str, *, variables: Collection[str]) -> str | None:
     try:
         used = liquid.parse(text, is_html=False).analyze()
     except LiquidError as error:
-        return f"is not a valid template: {_first_line(error)}"
+        at = error.token.start_index if error.token else -1
+        place = show_place(text, at if at >= 0 else len(text))
+        return f"is not a valid template: {_first_line(error)}{place}"
     if unknown := sorted(set(used.filters) - liquid.known_filters()):
-        return f"uses unknown filters: {', '.join(unknown)}"
+        place = show_place(text, used.filters[unknown[0]][0].index)
+        return f"uses unknown filters: {', '.join(unknown)}{place}"
     if unknown := sorted(set(used.globals) - set(variables) - GIVEN - OPTIONAL):
-        return f"uses {', '.join(unknown)}, which `variables` does not declare"
+        place = show_place(text, used.globals[unknown[0]][0].span.index)
+        return f"uses {', '.join(unknown)}, which `variables` does not declare{place}"
     return None
 
 

@@ -79,7 +79,7 @@ async def _run(settings: Settings, people: int, speed: float, minutes: float) ->
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, life.stopped.set)
         try:
-            await _live(preparation, life, minutes)
+            await _live(preparation, life, minutes, f"{server.api_url}/admin/apps/{app.id}")
         except (ApiError, NotReached, ExceptionGroup) as failed:
             raise CommandFailed(_explain(_find_cause(failed), server)) from failed
     print(f"The app is {own_app.NAME} ({app.id}). Remove it with: clarion demo --remove")
@@ -94,12 +94,13 @@ async def _check(server: RemoteServer) -> None:
             raise CommandFailed(_explain(error, server)) from error
 
 
-async def _live(preparation: Preparation, life: Life, minutes: float) -> None:
+async def _live(preparation: Preparation, life: Life, minutes: float, dashboard: str) -> None:
     print(f"Filling the app {own_app.NAME} with {len(preparation.people)} people …", flush=True)
     devices = await preparation.run()
     await preparation.add_history(_HISTORY)
     await life.read_some(preparation.people)
-    print("Events, readers and devices are at work. Press Ctrl-C to stop.", flush=True)
+    print(f"Events, readers and devices are at work: {dashboard}", flush=True)
+    print("Press Ctrl-C to stop.", flush=True)
     await life.run(devices, minutes * 60)
 
 

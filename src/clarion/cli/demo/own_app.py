@@ -14,7 +14,7 @@ from clarion.errors import StartError
 from clarion.settings import Settings
 from clarion.system.data_directory import write_private
 
-NAME = "demo"
+NAME = "Demo shop"
 BUNDLE_ID = "com.example.clarion-demo"
 
 

@@ -30,7 +30,11 @@ class LiveFigures(View):
     clients_online: int
     """Open streams and sockets of users."""
     queue_length: int
-    """Jobs that wait, as of the last half minute."""
+    """Jobs that wait, due or held, as of the last half minute."""
+    queue_due: int
+    """Jobs that could run now."""
+    queue_held: int
+    """Jobs for a later time: held, scheduled or to be retried; as of the last half minute."""
     queue_age_s: float
     """How long the oldest due job has waited."""
 
@@ -50,6 +54,8 @@ async def get_live(
         devices_online=connections.count(app_id),
         clients_online=live_clients.count(app_id),
         queue_length=backlog.count(app_id),
+        queue_due=backlog.count_due(app_id),
+        queue_held=backlog.count_held(app_id),
         queue_age_s=backlog.age_s(app_id),
     )
 

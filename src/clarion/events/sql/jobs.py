@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
 
 from clarion.catalog.model import Channel, Priority
-from clarion.events.model import NEVER, TOKEN_STEP, DeadLetter, DueJobs, Job, Reschedule
+from clarion.events.model import NEVER, TOKEN_STEP, DeadLetter, DueJobs, Job, JobCount, Reschedule
 from clarion.events.tables import DEAD_LANE, JOBS
 from clarion.history.sql.deliveries import JOIN_WAITING
 from clarion.store.engine import Engine
@@ -135,7 +135,11 @@ COUNT_DUE = statement(
     """SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE pool = :pool AND lane = :lane
     AND app_id = :app_id AND due_at <= :now ORDER BY due_at LIMIT :limit) AS due""",
 )
-COUNT = statement("count_jobs", "SELECT app_id, lane, COUNT(*) FROM jobs GROUP BY app_id, lane")
+COUNT = statement(
+    "count_jobs",
+    """SELECT app_id, lane, COUNT(*), COUNT(*) FILTER (WHERE due_at > :now) FROM jobs
+    GROUP BY app_id, lane""",
+)
 # Counted up to a limit. Held and collected ones of a user are few, and in an index of their own.
 STUCK_LIMIT = 100_000
 COUNT_STUCK = statement(
@@ -263,9 +267,9 @@ class SqlQueue:
         count: int = rows[0][0]
         return count
 
-    async def count(self) -> dict[tuple[str, int], int]:
-        rows = await self._engine.fetch_slowly(COUNT)
-        return {(app_id, lane): count for app_id, lane, count in rows}
+    async def count(self, now: int) -> dict[tuple[str, int], JobCount]:
+        rows = await self._engine.fetch_slowly(COUNT, now=now)
+        return {(app_id, lane): JobCount(*counts) for app_id, lane, *counts in rows}
 
     async def count_stuck(self) -> int:
         rows = await self._engine.fetch_slowly(COUNT_STUCK)

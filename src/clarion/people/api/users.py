@@ -13,7 +13,14 @@ from litestar.params import Parameter
 from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import Conflict, existing
-from clarion.fields import LanguageTag, UserId, check_language, check_user_id, explain_missing_user
+from clarion.fields import (
+    VISIBLE,
+    LanguageTag,
+    UserId,
+    check_language,
+    check_user_id,
+    explain_missing_user,
+)
 from clarion.http.bodies import collect
 from clarion.http.callers import ApiRequest, app_of, owner_of
 from clarion.http.dependencies import Injected, OnUserChanged
@@ -30,12 +37,29 @@ from clarion.people.api.shapes import (
     view_user,
 )
 from clarion.people.erasure.eraser import Eraser
+from clarion.people.fields import check_name
 from clarion.people.model import User, UserFilter, UserStatus
 from clarion.people.sql import Users
 
 _TIME = {"format": "date-time"}
+_IDS_LIMIT = 100
 Email = Annotated[
     str | None, Parameter(description="The email address; capitals make no difference.")
+]
+_ID = r"[A-Za-z0-9._~:@=+|-]{1,128}"
+Ids = Annotated[
+    str | None,
+    Parameter(
+        description=f"Only these users: up to {_IDS_LIMIT} ids, with commas.",
+        schema_extra={"pattern": f"^{_ID}(,{_ID}){{0,{_IDS_LIMIT - 1}}}$"},
+    ),
+]
+Name = Annotated[
+    str | None,
+    Parameter(
+        description="Only users whose name begins with this; capitals A to Z make no difference.",
+        schema_extra={"minLength": 1, "maxLength": 200, "pattern": VISIBLE},
+    ),
 ]
 Status = Annotated[
     str | None,
@@ -62,7 +86,9 @@ LastSeenBefore = Annotated[
 ]
 
 
-def read_filter(
+def read_filter(  # noqa: PLR0913, PLR0917 - each is a parameter of the request
+    ids: Ids = None,
+    name: Name = None,
     email: Email = None,
     status: Status = None,
     tag: Tag = None,
@@ -82,11 +108,22 @@ def read_filter(
     checks: dict[str, Callable[[], object]] = {
         name: partial(read_moment, text, name) for name, text in moments.items()
     }
+    if ids is not None:
+        checks["ids"] = partial(_read_ids, ids)
+    if name is not None:
+        checks["name"] = partial(check_name, name)
     if status is not None:
         checks["status"] = partial(check_choice, UserStatus, status)
     if language is not None:
         checks["language"] = partial(check_language, language)
     return UserFilter(email=email, tag=tag, **collect(checks))
+
+
+def _read_ids(text: str) -> tuple[str, ...]:
+    ids = text.split(",")
+    if len(ids) > _IDS_LIMIT:
+        raise ValueError(f"must have at most {_IDS_LIMIT} ids")
+    return tuple(map(check_user_id, ids))
 
 
 @get(
@@ -104,7 +141,7 @@ async def list_users(
 ) -> Items[UserView]:
     """Return the users for whom all given conditions hold.
 
-    Sorted by id; with a range of times, by that time. With several conditions a page can have
+    Sorted by id; with a name or a range of times, by that. With several conditions a page can have
     fewer items than `limit`, even none, and a `next`: follow it until it is null.
     """
     app_id = app_of(request, Scope.USERS_READ).app_id

@@ -76,6 +76,9 @@ class UserFilter(msgspec.Struct, frozen=True, kw_only=True):
     Of a range, `after` is its first moment and `before` the first one behind it.
     """
 
+    ids: tuple[str, ...] | None = None
+    # The beginning; capitals A to Z make no difference.
+    name: str | None = None
     email: str | None = None
     status: UserStatus | None = None
     tag: str | None = None

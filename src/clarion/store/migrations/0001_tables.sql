@@ -339,6 +339,9 @@ CREATE UNIQUE INDEX users_by_email_key ON users (app_id, email_key)
 -- however many are inactive.
 CREATE INDEX users_by_status ON users (app_id, status, id) WHERE deleted_at IS NULL;
 CREATE INDEX users_by_language ON users (app_id, language, id) WHERE deleted_at IS NULL;
+-- By the beginning of their name, without the difference of capitals A to Z.
+CREATE INDEX users_by_name ON users (app_id, lower(name), id)
+  WHERE name IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX users_by_creation ON users (app_id, created_at, id) WHERE deleted_at IS NULL;
 CREATE INDEX users_by_last_seen ON users (app_id, last_seen_at, id)
   WHERE last_seen_at IS NOT NULL AND deleted_at IS NULL;

@@ -125,6 +125,14 @@ def test_an_undefined_value_is_false_in_a_condition() -> None:
         ("{% if a %}", ["a"], "is not a valid template"),
         ("{{ a | safe }}", ["a"], "uses unknown filters: safe"),
         ("{{ a }}{{ b.c }}", ["a"], "uses b, which `variables` does not declare"),
+        (
+            "a\nbc {% if %}",
+            [],
+            "is not a valid template: missing expression (line 2, column 7)",
+        ),
+        ("a\n{% if a %}", ["a"], "is not a valid template: expected tag endif"),
+        ("\n {{ a | safe }}", ["a"], "uses unknown filters: safe (line 2, column 9)"),
+        ("{{ a }}\n{{ b.c }}", ["a"], "uses b, which `variables` does not declare (line 2,"),
         ("x" * 65_537, [], "must have at most 65,536 bytes"),
         (" ", [], "must not be blank"),
         ("a\0", [], "must not be blank, or contain zero characters"),
@@ -185,9 +193,18 @@ def test_a_filter_with_a_limit_does_its_work_below_it() -> None:
     ("body", "reason"),
     [
         ("{{ count }}" * 1_001, "must have at most 1,000 values and tags"),
-        ("x {{ count", "is not a valid template: a {{ or {% is not closed"),
-        ("{{ count }} {% if", "is not a valid template: a {{ or {% is not closed"),
-        ("{% raw %}" * 9, "is not a valid template: raw tag was never closed"),
+        (
+            "\nx {{ count",
+            "is not a valid template: a {{ or {% is not closed (line 2, column 3)",
+        ),
+        (
+            "{{ count }} {% if",
+            "is not a valid template: a {{ or {% is not closed (line 1, column 13)",
+        ),
+        (
+            "{% raw %}" * 9,
+            "is not a valid template: raw tag was never closed (line 1, column 73)",
+        ),
     ],
 )
 def test_what_the_parser_would_search_for_long_is_refused_before(body: str, reason: str) -> None:
