@@ -31,7 +31,7 @@ METRIC = re.compile(r"\b(?:clarion|apns)_[a-z_]+[a-z]\b")
 FILE = re.compile(r"`((?:\.?[\w-]+/)+[\w.-]+\.\w+)`")
 # Words that begin like the name of a metric.
 NO_METRICS = {
-    f"clarion_{name}" for name in ("restored", "gateway", "api", "client", "token", "url")
+    f"clarion_{name}" for name in ("restored", "gateway", "api", "client", "token", "url", "app")
 }
 # Made where Clarion is used.
 MADE = ("data/", "backups/", "dist/", "mysite/")

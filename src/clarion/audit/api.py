@@ -33,7 +33,7 @@ class AuditActor(View):
     id: str
     """The id of the API key or administrator, or the pseudonym of a user."""
     name: str | None
-    """The username of the administrator as it is now; null of others."""
+    """The username of the administrator as it is now; null of others, and for API keys of apps."""
 
 
 class AuditEntryView(View):
@@ -124,7 +124,9 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
     )
     await audit_log.link_waiting()  # what the caller did before this is in the list
     page = await audit_log.list(wanted, after=after, limit=check_limit(limit))
-    names = await _find_names(admins, page.items)
+    # The key of an app does not learn who runs the installation.
+    is_admin = isinstance(caller_of(request), AdminCaller)
+    names = await _find_names(admins, page.items) if is_admin else {}
     return Items([_view(entry, names.get(entry.actor_id)) for entry in page.items], page.next)
 
 
