@@ -24,6 +24,7 @@ from clarion.store.backups.archive import FORMAT, ArchiveWriter, Manifest
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import find_missing, load
 from clarion.store.opening import sqlite_path
+from clarion.store.sqlite.moved import refuse_moved
 from clarion.system.data_directory import DataDirectory
 from clarion.system.sealed_files import read_files, seal_files
 
@@ -104,6 +105,7 @@ async def _back_up(settings: Settings, archive: ArchiveWriter, path: Path) -> Ma
 
 
 def _check_exists(database: str) -> None:
+    refuse_moved(Path(database))
     if not Path(database).exists():
         raise StartError(f"There is no database {database}. Name it with --data or --database.")
 

@@ -46,6 +46,7 @@ from clarion.store.migrations.plan import (
 from clarion.store.opening import describe_url, sqlite_path
 from clarion.store.postgres.clock import SKEW_LIMIT_MS, DatabaseClock
 from clarion.store.postgres.engine import READ_TIME, connected
+from clarion.store.sqlite.moved import refuse_moved
 from clarion.system import descriptors
 from clarion.system.data_directory import PRIVATE_UMASK, DataDirectory
 
@@ -115,6 +116,7 @@ async def _database(settings: Settings) -> Finding:
 
 
 def _sqlite(path: str) -> Finding:
+    refuse_moved(Path(path))
     if not Path(path).exists():
         return "note", f"{path} does not exist yet; `clarion migrate` creates it"
     try:

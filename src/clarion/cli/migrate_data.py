@@ -64,7 +64,7 @@ async def migrate_data(
     if copied is not None:
         async with open_stores(replace(loaded, database=url)) as stores:
             await record_finished(stores.audit_log, rows=str(copied.rows))
-    print(f"The SQLite database is now {moved}; delete it when you need it no more.")
+    print(f"The SQLite database is now {moved}; delete it when you no longer need it.")
     print("Start the server with --database, or CLARION_DATABASE, and the same data directory.")
 
 
