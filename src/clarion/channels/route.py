@@ -34,6 +34,7 @@ from clarion.channels.repeated_secrets import conceal
 from clarion.channels.sql import DAY_MS
 from clarion.channels.targets import sending_app
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Outage
 
 T = TypeVar("T", bound=Outcome | Verified)
 # How long an attempt waits for a slot. Beyond it, another provider is tried.
@@ -83,6 +84,7 @@ class Route:
             self._remember_wait(message, left_ms)
             return _skip(ASKED_TO_WAIT, "the provider asked to wait longer", left_ms / 1000)
         if not breaker.allows(clock.monotonic()):
+            breaker.waited += 1
             wait_s = breaker.wait_s(clock.monotonic())
             return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
         if not await self._take_slot():
@@ -109,8 +111,20 @@ class Route:
         if breaker is None:
             if len(self.breakers) >= CIRCUITS_LIMIT:
                 del self.breakers[next(iter(self.breakers))]
-            breaker = self.breakers[circuit] = Breaker()
+            breaker = self.breakers[circuit] = Breaker(self._make_outage())
         return breaker
+
+    def _make_outage(self) -> Outage:
+        each = self.provider
+        return Outage(
+            "provider_circuit_open",
+            "provider_circuit_closed",
+            now=lambda: self.context.clock.monotonic() / 1000,
+            app_id=each.app_id,
+            channel=each.channel.value,
+            provider=each.name,
+            kind=each.kind,
+        )
 
     def _remember_wait(self, message: OutgoingMessage, wait_ms: int) -> None:
         if len(self.waits) >= WAITING_LIMIT:
@@ -181,7 +195,7 @@ class Route:
             self.health.succeeded_at = clock.now()
             breaker.succeed(now)
         elif self._opens(breaker, outcome, now):
-            self._log_open(outcome)
+            breaker.outage.begin(outcome.error_message, code=outcome.error_code)
 
     def _opens(self, breaker: Breaker, outcome: Failure, now: int) -> bool:
         if not self.kind.is_watched:
@@ -191,17 +205,6 @@ class Route:
             breaker.open(now, MISCONFIGURED_MS)
             return not was_open
         return breaker.fail(now, outcome.after_s if isinstance(outcome, Retry) else None)
-
-    def _log_open(self, outcome: Failure) -> None:
-        each = self.provider
-        get_logger().warning(
-            "provider_circuit_open",
-            app_id=each.app_id,
-            channel=each.channel.value,
-            provider=each.name,
-            kind=each.kind,
-            code=outcome.error_code,
-        )
 
 
 async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T | Unknown:

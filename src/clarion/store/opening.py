@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import apsw
 
 from clarion.store.migrations.plan import OnPostponed, log_postponed
+from clarion.store.postgres.address import name_host
 from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
 from clarion.store.sqlite.moved import refuse_moved
@@ -33,7 +34,7 @@ def describe_url(url: str) -> str:
         return f"SQLite {path}"
     parts = urlsplit(url)
     query = parse_qs(parts.query)
-    host = parts.netloc.rpartition("@")[2] or query.get("host", ["this machine"])[0]
+    host = name_host(url)
     name = parts.path.removeprefix("/") or query.get("dbname", [""])[0]
     return f"PostgreSQL {name} at {host}" if name else f"PostgreSQL at {host}"
 
