@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState, find_worst
+from clarion.channels.connection_words import explain_refusal, name_cause
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
@@ -174,7 +175,8 @@ class Route:
         if self.provider.is_sandbox:
             return Delivered(response=SANDBOX)
         sending_app.set(self.provider.app_id)
-        return await _limit(self.provider, lambda: self._open().send(message))
+        outcome = await _limit(self.provider, lambda: self._open().send(message))
+        return explain_refusal(outcome, self.kind.answers)
 
     def _open(self) -> Sender:
         if self._sender is None:
@@ -195,7 +197,8 @@ class Route:
             self.health.succeeded_at = clock.now()
             breaker.succeed(now)
         elif self._opens(breaker, outcome, now):
-            breaker.outage.begin(outcome.error_message, code=outcome.error_code)
+            cause = name_cause(outcome, self.kind.answers)
+            breaker.outage.begin(cause, code=outcome.error_code)
 
     def _opens(self, breaker: Breaker, outcome: Failure, now: int) -> bool:
         if not self.kind.is_watched:
@@ -214,7 +217,7 @@ async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T |
         async with asyncio.timeout(limit_s):
             return conceal(await attempt(), provider.secrets.values())
     except TimeoutError:
-        return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
+        return Unknown(error_code="timeout", error_message=f"No answer within {limit_s} s.")
     except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt
         get_logger().error("provider_failed", kind=provider.kind, exc_info=error)
         return Unknown(error_code="provider_failed", error_message=type(error).__name__)
@@ -235,7 +238,7 @@ async def verify(
         finally:
             await sender.close()
 
-    return await _limit(provider, attempt)
+    return explain_refusal(await _limit(provider, attempt), kind.answers)
 
 
 def configure(provider: Provider, kind: ProviderKind) -> Configuration[Any, Any]:

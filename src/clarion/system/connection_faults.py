@@ -10,12 +10,12 @@ import ssl
 # asyncio reports the failures of all addresses of a name in one text.
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 _SYSTEM = {
-    errno.ECONNREFUSED: "{host} refused the connection",
-    errno.ECONNRESET: "{host} closed the connection",
-    errno.EPIPE: "{host} closed the connection",
-    errno.ETIMEDOUT: "{host} did not answer in time",
-    errno.EHOSTUNREACH: "{host} cannot be reached: there is no route to it",
-    errno.ENETUNREACH: "{host} cannot be reached: there is no route to it",
+    errno.ECONNREFUSED: "the host {host} refused the connection",
+    errno.ECONNRESET: "the host {host} closed the connection",
+    errno.EPIPE: "the host {host} closed the connection",
+    errno.ETIMEDOUT: "the host {host} did not answer in time",
+    errno.EHOSTUNREACH: "the host {host} cannot be reached: there is no route to it",
+    errno.ENETUNREACH: "the host {host} cannot be reached: there is no route to it",
     errno.EMFILE: "this process has too many open files to connect to {host}",
     errno.ENFILE: "this machine has too many open files to connect to {host}",
     errno.ENOENT: "{host} does not exist: is the server running?",
@@ -28,7 +28,7 @@ _NAMES = {
 }
 
 
-def describe_fault(error: BaseException, host: str = "the server") -> str:
+def describe_fault(error: BaseException, host: str) -> str:
     """Return a sentence such as `The host mail.example.com was not found (EAI_NONAME)`.
 
     It has no address but the given host, and nothing that the other server sent.
@@ -49,7 +49,7 @@ def _describe(error: BaseException, host: str) -> tuple[str, str]:
         case OSError() if (number := _find_number(error)) in _SYSTEM:
             return _SYSTEM[number].format(host=host), errno.errorcode[number]
         case TimeoutError():
-            return f"{host} did not answer in time", kind
+            return f"the host {host} did not answer in time", kind
         case EOFError() | ConnectionError():
             return f"the connection to {host} was lost", kind
         case _:

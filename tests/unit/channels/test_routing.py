@@ -219,7 +219,7 @@ async def test_the_log_has_one_line_when_it_is_left_alone_and_one_when_it_takes_
         "event": "provider_circuit_open",
         "log_level": "warning",
         "code": RETRY.error_code,
-        "cause": first["cause"],
+        "cause": "Attempts fail.",
     }
     assert last == about | {
         "event": "provider_circuit_closed",

@@ -34,13 +34,13 @@ def certificate_fault() -> ssl.SSLCertVerificationError:
         ),
         (
             ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('10.0.0.1', 25)"),
-            "Smtp.demo.invalid refused the connection (ECONNREFUSED)",
+            "The host smtp.demo.invalid refused the connection (ECONNREFUSED)",
         ),
         (
             OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 25, 0, 0)"),
-            "Smtp.demo.invalid refused the connection (ECONNREFUSED)",
+            "The host smtp.demo.invalid refused the connection (ECONNREFUSED)",
         ),
-        (TimeoutError(), "Smtp.demo.invalid did not answer in time (TimeoutError)"),
+        (TimeoutError(), "The host smtp.demo.invalid did not answer in time (TimeoutError)"),
         (
             certificate_fault(),
             (
