@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.asking import Asker
+from tests.e2e.checklist import read_checklist
 from tests.e2e.installation import Installation
 from tests.faults.channels.cells import World, running
 from tests.faults.channels.peers import ApnsPeer, GooglePeer, SmsPeer, refuse_push
@@ -58,9 +59,7 @@ class Trials:
         installation = self.world.installation
         run = installation.run
         done = await asyncio.to_thread(run, "doctor", allow_private_targets="127.0.0.0/8")
-        lines = [line for line in done.stdout.splitlines() if line[7:].startswith("providers")]
-        assert len(lines) == 1, done.stdout + done.stderr
-        return done.returncode, lines[0][:6].strip(), lines[0][20:]
+        return done.returncode, *read_checklist(done)["providers"]
 
     @property
     def messages(self) -> list[object]:

@@ -15,7 +15,7 @@ from clarion.cli.backup_seal import make_seal
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
-from clarion.cli.printing import show_progress
+from clarion.cli.printing import count, show_progress
 from clarion.clock import SystemClock, to_rfc3339
 from clarion.errors import ClarionError, CommandFailed, StartError
 from clarion.settings import Settings
@@ -153,7 +153,10 @@ async def _count_keys(fetch: Fetch) -> dict[str, int]:
 
 def _report(manifest: Manifest, path: Path, seconds: float) -> None:
     size = path.stat().st_size
-    print(f"Backed up {manifest.rows:,} rows of {len(manifest.tables)} tables to {path}")
+    print(
+        f"Backed up {count(manifest.rows, 'row')} of {count(len(manifest.tables), 'table')} "
+        f"to {path}"
+    )
     print(f"As of {manifest.as_of}; {size:,} bytes, in {seconds:.1f} s.")
     if KEYS in manifest.members:
         print("It has master.key and the other keys, encrypted with the passphrase.")

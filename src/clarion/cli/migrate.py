@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clarion.cli.flags import SettingFlags, Switch, load_settings
+from clarion.cli.printing import count
 from clarion.errors import CommandFailed
 from clarion.store import opening
 from clarion.store.migrations.plan import Migration
@@ -28,8 +29,8 @@ async def migrate(*, after: Switch = False, **settings: SettingFlags) -> None:
         postponed.append(f"{migration.title} waits for earlier releases at {', '.join(nodes)}")
 
     applied = await opening.migrate(loaded.database_url, note)
-    for title in applied:
-        print(f"applied {title}")
+    if applied:
+        print(f"Applied {count(len(applied), 'migration')}, up to {applied[-1]}.")
     if after and postponed:
         raise CommandFailed("\n".join((*postponed, "Stop these nodes, and try again.")))
     for each in postponed:

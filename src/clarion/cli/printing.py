@@ -9,6 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 
+def count(number: int, noun: str, several: str | None = None) -> str:
+    """Return a number and its noun, in the plural if needed: 1 day, 2,000 days, 2 entries."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+
+
+def count_entries(number: int) -> str:
+    """Say of all entries of the audit log that they were verified."""
+    if number == 1:
+        return "1 entry, as it was written"
+    return f"{count(number, 'entry', 'entries')}, all as they were written"
+
+
 def print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 

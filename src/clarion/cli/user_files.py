@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
+from clarion.cli.printing import count
 from clarion.errors import StartError
 from clarion.people.profile import Profile
 
@@ -150,7 +151,7 @@ def _check_columns(names: Sequence[str]) -> list[str]:
 
 def _read_row(number: int, columns: Sequence[str], row: Sequence[str]) -> UserLine | Fault:
     if len(row) != len(columns):
-        return Fault(number, "", f"has {len(row)} values, not {len(columns)}")
+        return Fault(number, "", f"has {count(len(row), 'value')}, not {len(columns)}")
     user: dict[str, Any] = {}
     for name, text in zip(columns, row, strict=True):
         if text:  # an empty cell says nothing about the field

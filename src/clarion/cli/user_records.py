@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 
 from clarion.cli.device.output import printable
 from clarion.cli.flags import SettingFlags, Switch
-from clarion.cli.printing import print_json
+from clarion.cli.printing import count, print_json
 from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.user_files import (
     Fault,
@@ -136,7 +136,7 @@ def _advise(summary: Summary) -> Iterator[None]:
     try:
         yield
     except (CommandFailed, StartError, KeyboardInterrupt) as error:
-        done = f"{summary.created + summary.updated:,} users were imported."
+        done = f"Imported {count(summary.created + summary.updated, 'user')}."
         advice = f"{done} Go on with --from-line {summary.next_line}."
         if isinstance(error, KeyboardInterrupt):
             print(f"clarion: {advice}", file=sys.stderr)

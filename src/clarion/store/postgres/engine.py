@@ -14,8 +14,8 @@ from clarion.errors import ReadTooSlow, StartError, StoreUnavailable
 from clarion.store.companions import write_accompanied
 from clarion.store.group_commit import GroupCommit, Rows, make_refusals
 from clarion.store.migrations.plan import OnPostponed, apply_to_postgres, log_postponed
-from clarion.store.postgres.address import choose_tls
-from clarion.store.postgres.outage import DatabaseOutage
+from clarion.store.postgres.address import choose_tls, name_host
+from clarion.store.postgres.outage import DatabaseOutage, describe
 from clarion.store.postgres.runner import PostgresRunner
 from clarion.store.shared_reads import PAUSE_S
 from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
@@ -251,6 +251,13 @@ def describe_failure(error: Exception) -> StartError:
     return StartError(f"PostgreSQL failed: {said}. Try again.")
 
 
+def _explain(error: Exception, url: str) -> str:
+    if isinstance(error, ValueError):
+        return "the URL is not valid"
+    words = describe(error, name_host(url))
+    return f"{words[0].lower()}{words[1:]}"
+
+
 async def connect_or_explain(url: str) -> asyncpg.Connection:
     """Connect, or raise a `StartError` that says what to do, without the password."""
     try:
@@ -271,6 +278,6 @@ async def connect_or_explain(url: str) -> asyncpg.Connection:
                 "add ?sslmode=disable to --database."
             ) from error
         raise StartError(
-            f"PostgreSQL cannot be reached ({type(error).__name__}). "
+            f"PostgreSQL cannot be reached: {_explain(error, url)}. "
             "Check the host and port of --database and that the server is running."
         ) from error
