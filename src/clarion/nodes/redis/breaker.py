@@ -45,12 +45,7 @@ class RedisBreaker:
         self.client = client
         client.on_lost = self.open
         self._host = ", ".join(f"{each.host}:{each.port}" for each in client.address.servers)
-        self._outage = Outage(
-            "redis_unavailable",
-            "redis_available",
-            host=self._host,
-            effect="each node counts limits on its own, and receives nothing from other nodes",
-        )
+        self._outage = Outage("redis_unavailable", "redis_available", host=self._host)
         # Called at each change: with 1 if Redis is available, else with 0.
         self.on_change: Callable[[int], None] = lambda _is_available: None
         self.opened = asyncio.Event()
@@ -79,7 +74,8 @@ class RedisBreaker:
         self._openings = self._openings + 1 if is_soon else 0
         self.opened.set()
         self.closed.clear()
-        self._outage.begin(self._describe(error), error=_name(error))
+        effect = "each node counts limits on its own, and receives nothing from other nodes"
+        self._outage.begin(self._describe(error), error=_name(error), effect=effect)
         self.on_change(0)
 
     async def check(self) -> None:
