@@ -50,6 +50,11 @@ import msgspec
 T = TypeVar("T")
 
 
+def count(number: int, noun: str, several: str | None = None) -> str:
+    """Return a number and its noun, in the plural if needed: 1 day, 2,000 days, 2 entries."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+
+
 class ClarionError(Exception):
     """Unexpected error."""
 

@@ -15,9 +15,9 @@ from clarion.cli.backup_seal import make_seal
 from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
-from clarion.cli.printing import count, show_progress
+from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock, to_rfc3339
-from clarion.errors import ClarionError, CommandFailed, StartError
+from clarion.errors import ClarionError, CommandFailed, StartError, count
 from clarion.settings import Settings
 from clarion.store.backups import postgres, sqlite
 from clarion.store.backups.archive import FORMAT, ArchiveWriter, Manifest

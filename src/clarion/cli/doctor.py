@@ -28,9 +28,9 @@ from clarion.cli.database_reader import fetch_postgres, fetch_sqlite
 from clarion.cli.findings import Finding, fault, note, ok, print_findings, read_error
 from clarion.cli.first_run import FirstRun, read_first_run
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.cli.printing import count, count_entries
+from clarion.cli.printing import count_entries
 from clarion.cli.provider_trials import TRIED_LIMIT, describe_trials, try_providers
-from clarion.errors import ClarionError, StartError
+from clarion.errors import ClarionError, StartError, count
 from clarion.http.listeners import check_free
 from clarion.nodes.redis.address import find_exposed, parse_address
 from clarion.nodes.redis.client import FAILURES, connect_once

@@ -15,8 +15,7 @@ from clarion.audit.chain import content_of
 from clarion.audit.log_file import read_entries
 from clarion.audit.model import AuditResult, Entry
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.cli.printing import count
-from clarion.errors import StartError
+from clarion.errors import StartError, count
 from clarion.events.sql import naming
 from clarion.events.sql.naming import names_of
 from clarion.people.erasure.eraser import Eraser

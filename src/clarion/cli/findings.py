@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from clarion.cli.printing import count
-from clarion.errors import ClarionError
+from clarion.errors import ClarionError, count
 
 # A `note` is worth knowing, a `fault` must be fixed.
 State = Literal["ok", "note", "fault"]

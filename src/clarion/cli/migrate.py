@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.cli.printing import count
-from clarion.errors import CommandFailed
+from clarion.errors import CommandFailed, count
 from clarion.store import opening
 from clarion.store.migrations.plan import Migration
 from clarion.system.data_directory import DataDirectory

@@ -19,8 +19,7 @@ from clarion.app.stores import open_stores
 from clarion.app.tables import COPIED
 from clarion.audit.commands import record_finished
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.cli.printing import count
-from clarion.errors import StartError
+from clarion.errors import StartError, count
 from clarion.settings import Settings
 from clarion.store.copying.data_copy import Copied, DataCopy, Watch
 from clarion.store.copying.source import Source

@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-
-def count(number: int, noun: str, several: str | None = None) -> str:
-    """Return a number and its noun, in the plural if needed: 1 day, 2,000 days, 2 entries."""
-    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+from clarion.errors import count
 
 
 def count_entries(number: int) -> str:

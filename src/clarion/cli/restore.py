@@ -15,9 +15,9 @@ from clarion.cli.backup_seal import is_sealed
 from clarion.cli.erasure_replay import replay_erasures
 from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
-from clarion.cli.printing import count, show_progress
+from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock
-from clarion.errors import CommandFailed, StartError
+from clarion.errors import CommandFailed, StartError, count
 from clarion.settings import Settings
 from clarion.store.backups import postgres, sqlite
 from clarion.store.backups.archive import Archive, Manifest

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from clarion.cli.printing import count
-from clarion.errors import StartError
+from clarion.errors import StartError, count
 from clarion.people.profile import Profile
 
 # As long as the body of a request may be.

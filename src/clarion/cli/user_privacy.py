@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from clarion.cli.flags import SettingFlags, Switch
-from clarion.cli.printing import count, print_result
+from clarion.cli.printing import print_result
 from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.server_connection import path_part
 from clarion.client import ApiError, NotReached
-from clarion.errors import CommandFailed, StartError
+from clarion.errors import CommandFailed, StartError, count
 
 _STANDARD_OUTPUT = "-"
 # How often is asked whether a large erasure is complete, and for how long.

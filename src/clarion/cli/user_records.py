@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 
 from clarion.cli.device.output import printable
 from clarion.cli.flags import SettingFlags, Switch
-from clarion.cli.printing import count, print_json
+from clarion.cli.printing import print_json
 from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.user_files import (
     Fault,
@@ -25,7 +25,7 @@ from clarion.cli.user_files import (
     read_users,
 )
 from clarion.cli.user_import import Summary, UserImport
-from clarion.errors import CommandFailed, StartError
+from clarion.errors import CommandFailed, StartError, count
 
 _FAULTS_SHOWN = 20
 _STANDARD_INPUT = "-"

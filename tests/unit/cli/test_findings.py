@@ -3,8 +3,8 @@
 import pytest
 
 from clarion.cli.findings import Finding, fault, note, ok, print_findings, read_error
-from clarion.cli.printing import count, count_entries
-from clarion.errors import StartError
+from clarion.cli.printing import count_entries
+from clarion.errors import StartError, count
 
 
 @pytest.mark.parametrize(

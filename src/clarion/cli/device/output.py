@@ -14,7 +14,7 @@ from rich.text import Text
 
 from clarion.cli.device.connection import Notification, Ready
 from clarion.cli.device.credentials import Device
-from clarion.cli.printing import count
+from clarion.errors import count
 
 _PAYLOAD_SHOWN = 200
 _LATENCIES = 1_000

@@ -6,7 +6,7 @@ import pytest
 
 from clarion.cli.device.connection import Notification
 from clarion.cli.device.output import describe_alert, duration, printable
-from clarion.cli.printing import count
+from clarion.errors import count
 
 
 def message(payload: dict[str, Any]) -> Notification:
