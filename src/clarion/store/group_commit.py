@@ -171,7 +171,7 @@ class GroupCommit:
 
 def make_refusals() -> Outage:
     """Return what logs that writes are refused, and that they are accepted again."""
-    return Outage("writes_refused", "writes_accepted", quiet_s=QUIET_S)
+    return Outage("writes_refused", "writes_accepted", quiet_s=QUIET_S, is_shared=True)
 
 
 def _check_length(outcomes: Sequence[Outcome], batch: Sequence[Waiting]) -> None:

@@ -27,6 +27,12 @@ _MINUTE_S = 60.0
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
 
 
+class Process:
+    """Which of several processes of a server this is; the first one also if it is alone."""
+
+    is_first = True
+
+
 class Handled:
     """A request that is handled: its id, and its headers by their lower-case names.
 
@@ -78,6 +84,7 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
 
     If it is one of several, each line has its number.
     """
+    Process.is_first = process in {None, 1}
     is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderers: list[Processor] = (
         [_escape_controls, structlog.dev.ConsoleRenderer()]

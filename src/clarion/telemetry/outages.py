@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from clarion.errors import ClarionError
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.logs import Process, get_logger
 
 # Something that fails again within this time has not worked in between.
 QUIET_S = 5.0
@@ -20,8 +20,21 @@ QUIET_S = 5.0
 class Outage:
     """Something that does not work, from the first failure to the first success after the last one.
 
-    `began` and `ended` are the events that are logged, with everything in `about`.
+    `began` and `ended` are the events that are logged, with everything in `about`. What is shared
+    fails for all processes of a server at once: the first logs it as a warning, the others at info.
     """
+
+    __slots__ = (
+        "_failed_at",
+        "_is_shared",
+        "_now",
+        "_quiet_s",
+        "_since",
+        "_works_since",
+        "about",
+        "events",
+        "failures",
+    )
 
     def __init__(
         self,
@@ -29,12 +42,14 @@ class Outage:
         ended: str,
         *,
         quiet_s: float = 0.0,
+        is_shared: bool = False,
         now: Callable[[], float] = time.monotonic,
         **about: Any,
     ) -> None:
         self.events = (began, ended)
         self.about = about
         self.failures = 0
+        self._is_shared = is_shared
         self._quiet_s = quiet_s
         self._now = now
         self._since: float | None = None
@@ -51,7 +66,7 @@ class Outage:
         self._since = now if self._since is None else self._since
         self._failed_at, self._works_since = now, None
         self.failures += 1
-        report = get_logger().warning if is_first else get_logger().debug
+        report = self._report if is_first else get_logger().debug
         report(self.events[0], **self.about, **more, cause=cause)
 
     def end(self, **more: Any) -> None:
@@ -66,8 +81,12 @@ class Outage:
         duration_s, failures = round(self._works_since - self._since, 1), self.failures
         self._since, self.failures = None, 0
         about = {**self.about, **more, "duration_s": duration_s, "failures": failures}
-        report = get_logger().warning
-        report(self.events[1], **about)
+        self._report(self.events[1], **about)
+
+    def _report(self, line: str, **about: Any) -> None:
+        log = get_logger()
+        report = log.info if self._is_shared and not Process.is_first else log.warning
+        report(line, **about)
 
 
 class Work:

@@ -45,7 +45,9 @@ class RedisBreaker:
         self.client = client
         client.on_lost = self.open
         self._host = ", ".join(f"{each.host}:{each.port}" for each in client.address.servers)
-        self._outage = Outage("redis_unavailable", "redis_available", host=self._host)
+        self._outage = Outage(
+            "redis_unavailable", "redis_available", is_shared=True, host=self._host
+        )
         # Called at each change: with 1 if Redis is available, else with 0.
         self.on_change: Callable[[int], None] = lambda _is_available: None
         self.opened = asyncio.Event()

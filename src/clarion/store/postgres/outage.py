@@ -21,7 +21,11 @@ class DatabaseOutage:
         self.url = url
         self._host = name_host(url)
         self._outage = Outage(
-            "database_unavailable", "database_available", quiet_s=QUIET_S, host=self._host
+            "database_unavailable",
+            "database_available",
+            quiet_s=QUIET_S,
+            is_shared=True,
+            host=self._host,
         )
 
     def note(self, error: Exception) -> None:
