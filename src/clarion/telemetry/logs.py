@@ -101,7 +101,8 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _SafeStream(sys.stderr))),
+        # In one write, with its end: the lines of several processes must not mix.
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _SafeStream(sys.stderr))),
         cache_logger_on_first_use=False,
     )
     # asyncpg logs every failed attempt with its stack; we log what it means for the service. Of
