@@ -15,6 +15,9 @@ LEVELS = {
 }
 # Logs with the level of what it passes on.
 ANY = "log"
+# Log under the words that they are given: the first line of an outage, and its last one; what
+# failed. Repeats and what only follows from an outage are logged at debug, which is not counted.
+OUTAGES = {"Outage": 2, "log_failure": 1}
 
 
 class UnknownWordError(Exception):
@@ -32,7 +35,18 @@ def find_words(sources: dict[str, str]) -> dict[str, set[str]]:
     for call, level in chain.from_iterable(find_calls(tree, passing) for tree in trees):
         for word in words_of(call):
             found.setdefault(word, set()).add(level)
+    for word in chain.from_iterable(map(find_outages, trees)):
+        found.setdefault(word, set()).add("warning")
     return found
+
+
+def find_outages(tree: ast.Module) -> Iterator[str]:
+    """Yield the words of what does not work for a while."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        for given in call.args[: OUTAGES.get(name_of(call.func), 0)]:
+            if not isinstance(given, ast.Constant) or not isinstance(given.value, str):
+                raise UnknownWordError(ast.unparse(call))
+            yield given.value
 
 
 def find_passing(tree: ast.Module) -> Iterator[tuple[str, str]]:

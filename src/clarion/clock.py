@@ -126,6 +126,11 @@ def to_monotonic(clock: Clock, moment: int | None) -> int | None:
     return None if moment is None else clock.monotonic() + moment - clock.now()
 
 
+def from_monotonic(clock: Clock, reading: int) -> int:
+    """Return a reading of the monotonic clock as a time of day, as far away from now."""
+    return clock.now() + reading - clock.monotonic()
+
+
 def to_rfc3339(milliseconds: int) -> str:
     """Return a time as the API writes it: UTC, with milliseconds."""
     seconds, rest = divmod(milliseconds, 1000)

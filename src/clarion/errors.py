@@ -50,12 +50,19 @@ import msgspec
 T = TypeVar("T")
 
 
+def count(number: int, noun: str, several: str | None = None) -> str:
+    """Return a number and its noun, in the plural if needed: 1 day, 2,000 days, 2 entries."""
+    return f"{number:,} {noun if number == 1 else several or noun + 's'}"
+
+
 class ClarionError(Exception):
     """Unexpected error."""
 
     code: ClassVar[str] = "internal_error"
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    # Its reason has a line of its own in the log: what fails because of it is logged at debug.
+    is_reported: ClassVar[bool] = False
 
     def __init_subclass__(
         cls, *, code: str | None = None, status: int | None = None, retryable: bool | None = None
@@ -218,6 +225,8 @@ class ServiceError(ClarionError, status=503, retryable=True):
 class Overloaded(ServiceError, code="overloaded"):
     """Too many requests are waiting to be processed; nothing was stored."""
 
+    is_reported = True
+
 
 class ReadTooSlow(ServiceError, code="read_too_slow"):
     """The read took longer than 10 seconds and was ended; ask for less, or try again later."""
@@ -228,11 +237,14 @@ class ReadTooSlow(ServiceError, code="read_too_slow"):
 class StoreUnavailable(ServiceError, code="store_unavailable"):
     """The database did not answer; whether the request was stored is not known."""
 
+    is_reported = True
+
 
 class StorageFull(ServiceError, code="storage_full", status=507):
     """The disk of the server is full; nothing was stored."""
 
     retry_after_s = 10
+    is_reported = True
 
 
 class InternalError(ServiceError, code="internal_error", status=500, retryable=False):

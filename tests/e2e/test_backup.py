@@ -276,7 +276,7 @@ def test_who_was_erased_after_the_backup_is_erased_again(make: Make, tmp_path: P
     assert log.exists()
     give_key(source, target)
     shutil.copy(log, target.data)
-    assert "Erased 1 and deleted 1 users again." in restore(target, file)
+    assert "Erased 1 user and deleted 1 user again." in restore(target, file)
     assert [each.name for each in target.data.glob("before-restore-*/*")] == ["audit.log"]
     with target:
         app = Asker(target.port, first["app"]["api_key"])
@@ -307,7 +307,7 @@ def test_erasures_are_replayed_later_and_only_by_a_log_that_is_ours(
     give_key(source, target)
     changed = tmp_path / "changed.log"
     changed.write_text(log.read_text().replace('"erased":"true"', '"erased":"false"'))
-    commands = [(changed, "Erased 0 and"), (log, "Erased 2 and")]
+    commands = [(changed, "Erased 0 users and"), (log, "Erased 2 users and")]
     for path, expected in commands:
         done = target.run("user", "replay-erasures", str(path))
         assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.asking import Asker
+from tests.e2e.checklist import read_checklist
 from tests.e2e.installation import Installation, command, environment
 from tests.e2e.test_commands import faults_of
 from tests.e2e.test_start_faults import lose_roots_power
@@ -88,5 +89,5 @@ def test_the_doctor_finds_a_directory_that_it_cannot_read(tmp_path: Path) -> Non
     )
     installation.data.chmod(stat.S_IRWXU)
     assert done.returncode == 1, done.stderr
-    found = {line[7:19].strip(): line[:6].strip() for line in done.stdout.splitlines()}
+    found = {what: state for what, (state, _) in read_checklist(done).items()}
     assert (found["directory"], found["vault"], found["python"]) == ("fault", "fault", "ok")

@@ -74,6 +74,8 @@ async def test_everything_works_on_postgresql_afterwards(
     assert after.run("audit", "verify").returncode == 0
     assert '"migrate-data"' in after.run("audit", "export").stdout
     check_files(before, after)
+    check_that_nothing_begins_anew(before)
+    check_way_back(before, first)
 
 
 def check_message(message: dict[str, Any]) -> None:
@@ -99,8 +101,53 @@ def check_files(before: Installation, after: Installation) -> None:
     doctor = after.run("doctor")
     assert "has keys of this database" in doctor.stdout
     assert "encrypted secrets" in doctor.stdout
-    again = faults_of(after.run("migrate-data"), 1)
-    assert again == [f"There is no database {before.data / 'clarion.db'}. Choose one with --from."]
+    database = before.data / "clarion.db"
+    (fault,) = faults_of(after.run("migrate-data"), 1)
+    assert fault == (
+        f"{database} was copied already, and is now {database}.migrated. Start the server with "
+        f"--database, or copy again with --from {database}.migrated."
+    )
+    (fault,) = faults_of(after.run("migrate-data", "--from", f"{database}.migrated"), 1)
+    assert fault.startswith("The PostgreSQL database is not empty")
+    assert Path(f"{database}.migrated").exists()
+
+
+def check_that_nothing_begins_anew(before: Installation) -> None:
+    """Without --database, each command names the file and what can be done; nothing is created."""
+    database, kept = before.data / "clarion.db", list_kept(before)
+    for words in (["serve"], ["init"], ["migrate"], ["app", "list"], ["backup", "copy"]):
+        first, *ways = faults_of(before.run(*words))
+        assert first == (
+            f"{database} was copied to PostgreSQL by `clarion migrate-data`, and is now "
+            f"{database}.migrated."
+        )
+        assert [way.partition(",")[0] for way in ways if way.startswith("To ")] == [
+            "To use PostgreSQL",
+            "To go back to SQLite",
+            "To begin with an empty database",
+        ]
+    doctor = before.run("doctor")
+    assert doctor.returncode == 1
+    assert f"{database} was copied to PostgreSQL" in doctor.stdout
+    assert list_kept(before) == kept
+
+
+def list_kept(installation: Installation) -> dict[str, bytes]:
+    """Return what is in the data directory, but for the files that only lock it."""
+    files = [each for each in installation.data.rglob("*") if each.is_file()]
+    return {str(each): each.read_bytes() for each in files if each.suffix != ".lock"}
+
+
+def check_way_back(before: Installation, first: dict[str, Any]) -> None:
+    """As the message says: what was stored before the copy is served again."""
+    (before.data / "clarion.db.migrated").rename(before.data / "clarion.db")
+    for log in before.data.glob("audit.log*"):
+        log.rename(log.with_name(f"after-{log.name}"))
+    with before:
+        assert "set_up" not in before.events()
+        assert Server(before, first).app.get("/v1/caller").status == 200
+        assert "audit_chain_broken" not in before.events()
+    assert before.run("audit", "verify").returncode == 0
 
 
 async def test_a_copy_that_is_not_finished_is_not_served(

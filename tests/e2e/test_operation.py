@@ -1,6 +1,7 @@
 """Health, readiness, metrics and the pages for developers, as a running server gives them."""
 
 import datetime as dt
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -157,6 +158,23 @@ def test_a_server_starts_without_its_redis(tmp_path: Path) -> None:
     installation.initialise()
     with installation:
         assert Asker(installation.port).get("/health").json["status"] == "degraded"
+
+
+def test_a_stop_says_by_what_it_was_asked_for(tmp_path: Path) -> None:
+    installation = Installation(tmp_path, tls_listen="off", gateway_listen="off")
+    installation.initialise()
+    with installation:
+        pass
+    lines = [json.loads(line) for line in installation.log.read_text().splitlines()]
+    (stopping,) = [line for line in lines if line["event"] == "stopping"]
+    assert stopping["reason"] == "SIGTERM"
+
+
+def test_the_first_start_prints_only_what_a_person_reads(tmp_path: Path) -> None:
+    """As `make run` does: no line of the log, such as one about migrations, comes first."""
+    done = Installation(tmp_path).run("init", "--if-needed", "--greet")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.lstrip().startswith("Clarion is set up on SQLite ")
 
 
 @pytest.mark.timing

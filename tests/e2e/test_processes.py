@@ -307,6 +307,7 @@ def test_what_keeps_all_from_starting_is_said_once(database: str, tmp_path: Path
     done = Installation(tmp_path, database=missing, processes="3").run("serve")
     assert len(faults_of(done)) == 1
     assert "missing" in faults_of(done)[0]
+    assert "stopping" not in done.stderr
 
 
 def test_several_processes_on_sqlite_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.asking import Asker
+from tests.e2e.checklist import read_checklist
 from tests.e2e.installation import Installation
 from tests.faults.channels.cells import World, running
 from tests.faults.channels.peers import ApnsPeer, GooglePeer, SmsPeer, refuse_push
@@ -58,9 +59,7 @@ class Trials:
         installation = self.world.installation
         run = installation.run
         done = await asyncio.to_thread(run, "doctor", allow_private_targets="127.0.0.0/8")
-        lines = [line for line in done.stdout.splitlines() if line[7:].startswith("providers")]
-        assert len(lines) == 1, done.stdout + done.stderr
-        return done.returncode, lines[0][:6].strip(), lines[0][20:]
+        return done.returncode, *read_checklist(done)["providers"]
 
     @property
     def messages(self) -> list[object]:
@@ -112,6 +111,8 @@ async def test_wrong_credentials_are_named(trials: Trials) -> None:
         result = await trials.test(path)
         assert result["outcome"] == "misconfigured", (path, result)
         codes[path] = result["error_code"]
+        # In words, and what the provider answered beside.
+        assert " " in result["error_message"].partition(" (")[0], result
     assert codes == {
         "email/main": "535",
         "push/apple": "403 InvalidProviderToken",
@@ -128,8 +129,12 @@ async def test_what_cannot_be_tried_is_said(trials: Trials) -> None:
     await trials.put("webhook/crm", {"kind": "webhook", "settings": {"url": "https://127.0.0.1/"}})
     await trials.put("push/web", {"kind": "webpush", "settings": {"subject": "mailto:a@b.example"}})
     await trials.sms.stop()
+    result = await trials.test("sms/main")
+    assert (result["outcome"], result["error_code"]) == ("failed", "not_connected")
+    assert result["error_message"].endswith(" refused the connection (ECONNREFUSED)")
     code, state, detail = await trials.consult_doctor()
     assert (code, state) == (0, "note")
+    assert " refused the connection (ECONNREFUSED)" in detail
     assert "sms/main of app" in detail
     assert "not_connected" in detail
     assert "3 accept their credentials" in detail

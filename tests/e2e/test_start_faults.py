@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from tests.conftest import run_sql
+from tests.e2e.checklist import read_checklist
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation, command, environment
 from tests.e2e.test_commands import faults_of
@@ -267,16 +268,9 @@ def test_a_second_server_on_the_same_folder_is_refused(server: Server, tmp_path:
     )
 
 
-def findings_of(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]:
-    """Return what the doctor found: state and detail by what it looked at."""
-    assert "Traceback" not in done.stderr
-    rows = [(line[:6].strip(), line[7:19].strip(), line[20:]) for line in done.stdout.splitlines()]
-    return {what: (state, detail) for state, what, detail in rows}
-
-
 def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
     done = server.installation.run("doctor")
-    findings = findings_of(done)
+    findings = read_checklist(done)
     assert done.returncode == 0, done.stdout
     assert set(findings) == {
         "python",
@@ -303,16 +297,16 @@ def test_the_doctor_finds_a_running_installation_well(server: Server) -> None:
 
 def test_the_doctor_sees_a_port_in_use(installation: Installation, taken_ports: list[int]) -> None:
     done = installation.run("doctor", gateway_listen=f"127.0.0.1:{taken_ports[0]}")
-    state, detail = findings_of(done)["ports"]
+    state, detail = read_checklist(done)["ports"]
     assert (done.returncode, state) == (1, "fault")
-    assert f"--gateway-listen: port {taken_ports[0]} is in use." in detail
+    assert f"--gateway-listen: port {taken_ports[0]} is in use → Stop the program" in detail
 
 
 def test_the_doctor_changes_nothing(tmp_path: Path) -> None:
     installation = Installation(tmp_path)
     done = installation.run("doctor")
     assert done.returncode == 0
-    assert "`clarion init` creates it" in findings_of(done)["directory"][1]
+    assert "Run `clarion init`" in read_checklist(done)["directory"][1]
     assert not installation.data.exists()
 
 
@@ -322,7 +316,7 @@ def test_the_doctor_names_every_fault(installation: Installation) -> None:
     (installation.data / "tls").mkdir()
     (installation.data / "tls" / "server.pem").write_text("nonsense")
     done = installation.run("doctor", redis=f"redis://127.0.0.1:{free_port()}/0")
-    findings = findings_of(done)
+    findings = read_checklist(done)
     assert done.returncode == 1
     faulty = {what for what, (state, _) in findings.items() if state == "fault"}
     assert faulty == {"database", "redis", "certificate"}
@@ -332,7 +326,7 @@ def test_the_doctor_sees_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = Installation(tmp_path / "file").run("doctor")
     assert done.returncode == 1
-    assert findings_of(done)["directory"][0] == "fault"
+    assert read_checklist(done)["directory"][0] == "fault"
 
 
 def test_the_doctor_sees_a_newer_database(installation: Installation) -> None:
@@ -340,7 +334,7 @@ def test_the_doctor_sees_a_newer_database(installation: Installation) -> None:
     connection = apsw.Connection(str(installation.data / "clarion.db"))
     connection.execute(NEWER)
     connection.close()
-    state, detail = findings_of(installation.run("doctor"))["database"]
+    state, detail = read_checklist(installation.run("doctor"))["database"]
     assert (state, detail[:36]) == ("fault", "The database is at migration 9999, b")
 
 
@@ -348,7 +342,7 @@ def test_the_doctor_cannot_reach_postgresql(installation: Installation) -> None:
     address = f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/clarion"
     done = installation.run("doctor", database=address)
     assert done.returncode == 1
-    assert findings_of(done)["database"][0] == "fault"
+    assert read_checklist(done)["database"][0] == "fault"
     assert "hunter2" not in done.stdout + done.stderr
 
 

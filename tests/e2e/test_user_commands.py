@@ -57,7 +57,7 @@ def test_a_csv_file_is_imported_with_faults_by_line(server: ClarionServer, tmp_p
     assert (done.returncode, done.stdout) == (1, "Created 1,198, updated 0, refused 2.\n")
     assert done.stderr.splitlines() == [
         "clarion: line 9: email: must be an email address, like ana@example.com",
-        "clarion: line 11: has 1 values, not 5",
+        "clarion: line 11: has 1 value, not 5",
     ]
     _, user = server.get("/v1/users/csv-1199")
     assert (user["tags"], user["billing_address"]) == (["vip", "csv"], {"city": "Köln"})
@@ -83,9 +83,7 @@ def test_an_import_that_fails_says_how_to_go_on(server: ClarionServer, tmp_path:
     file.write_text(HEAD + "a1,,,,\n" * 2)
     wrong = run(server, "import", str(file), "--url", "http://127.0.0.1:9")
     assert wrong.returncode == 1
-    assert wrong.stderr.splitlines()[-1] == (
-        "clarion: 0 users were imported. Go on with --from-line 1."
-    )
+    assert wrong.stderr.splitlines()[-1] == ("clarion: Imported 0 users. Go on with --from-line 1.")
     missing = run(server, "import", str(tmp_path / "nothing.csv"))
     assert (missing.returncode, "Cannot read" in missing.stderr) == (2, True)
 

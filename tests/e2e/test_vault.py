@@ -10,6 +10,7 @@ import jwt
 import pytest
 
 from tests.e2e.asking import Asker
+from tests.e2e.checklist import read_checklist
 from tests.e2e.conftest import Server
 from tests.e2e.installation import Installation
 from tests.e2e.sending import make_user
@@ -106,8 +107,8 @@ def test_on_postgresql_nodes_are_restarted_in_between(
 
 
 def findings_of(installation: Installation) -> dict[str, str]:
-    lines = installation.run("doctor").stdout.splitlines()
-    return {line[7:19].strip(): f"{line[:6].strip()} {line[20:]}" for line in lines}
+    found = read_checklist(installation.run("doctor"))
+    return {what: f"{state} {detail}" for what, (state, detail) in found.items()}
 
 
 def test_the_doctor_checks_the_keys(installation: Installation, first: dict[str, Any]) -> None:
@@ -115,7 +116,7 @@ def test_the_doctor_checks_the_keys(installation: Installation, first: dict[str,
     path = key_file(installation)
     assert findings_of(installation)["vault"].startswith("ok 2 encrypted secrets, key ")
     path.chmod(0o640)
-    assert findings_of(installation)["vault"].endswith(f"run chmod 600 {path}")
+    assert findings_of(installation)["vault"].endswith(f"→ Run chmod 600 {path}")
     path.chmod(0o600)
     right = path.read_bytes()
     path.write_bytes(b"x" * 32)
@@ -123,7 +124,10 @@ def test_the_doctor_checks_the_keys(installation: Installation, first: dict[str,
     path.write_bytes(b"n" * 32 + right)
     assert "to finish the rotation" in findings_of(installation)["vault"]
     path.unlink()
-    assert "is missing: restore it, or 2 secrets" in findings_of(installation)["vault"]
+    assert (
+        "is missing: 2 secrets cannot be decrypted → Copy master.key from another node"
+        in findings_of(installation)["vault"]
+    )
 
 
 def test_the_doctor_counts_providers(installation: Installation, first: dict[str, Any]) -> None:
@@ -137,7 +141,10 @@ def test_the_doctor_counts_providers(installation: Installation, first: dict[str
     )
     connection.close()
     found = findings_of(installation)["providers"]
-    assert found == "note 0 active; disabled after failures: webhook/crm (no answer)"
+    assert found == (
+        "note 0 active → Disabled after failures: webhook/crm (no answer). "
+        "Fix what is wrong, and activate them."
+    )
 
 
 def test_no_secret_is_in_the_files_of_the_database(

@@ -85,6 +85,12 @@ class ClarionServer:
     def log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
+    @property
+    def events(self) -> list[str]:
+        """What the server has logged since its last start."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return [json.loads(line)["event"] for line in lines]
+
     async def start(self) -> float:
         """Start the server, wait until it is ready, and return the seconds that took.
 

@@ -53,6 +53,7 @@ class SIZES:
     # T12: PostgreSQL.
     postgres_kills = (2, 6, 100)[COLUMN]
     postgres_start_kills = (4, 12, 100)[COLUMN]  # spread over a start
+    outage_s = (6.0, 60.0, 60.0)[COLUMN]
 
     # T12, T14, T15, T16: three nodes.
     cluster_devices = (30, 30, 200)[COLUMN]

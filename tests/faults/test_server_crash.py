@@ -124,6 +124,8 @@ async def break_and_restart(
         load.server_is_up.clear()
         break_it()
         assert await server.ended() == 1, server.log_tail
+        events = server.events
+        assert events.index("broken") < events.index("stopping"), server.log_tail
         mend()
         await restart(server, load)
 

@@ -13,7 +13,9 @@ from clarion.clock import (
     LATEST_MS,
     MovableClock,
     SystemClock,
+    from_monotonic,
     to_milliseconds,
+    to_monotonic,
     to_rfc3339,
 )
 from tests.factories import NOW, FixedClock
@@ -47,6 +49,15 @@ def test_ids_are_uuid_7_and_later_ones_sort_later() -> None:
 )
 def test_a_time_is_written_in_utc_to_the_millisecond(milliseconds: int, text: str) -> None:
     assert to_rfc3339(milliseconds) == text
+
+
+def test_a_reading_of_the_monotonic_clock_is_shown_as_a_time_of_day() -> None:
+    clock = FixedClock()
+    clock.step(NOW - 7)
+    reading = clock.monotonic()
+    clock.advance(1_000)
+    assert from_monotonic(clock, reading) == clock.now() - 1_000
+    assert to_monotonic(clock, from_monotonic(clock, reading)) == reading
 
 
 @given(st.integers(EARLIEST_MS, LATEST_MS))

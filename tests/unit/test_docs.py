@@ -170,12 +170,15 @@ def test_words_of_the_log_are_found_however_they_are_logged() -> None:
         {
             "one.py": "get_logger().info('a' if is_b else 'b')\nself._log.warning('c')",
             "two.py": "def _warn(event): get_logger().warning(event)\n_warn('d')\nself._warn('e')",
+            "three.py": "Outage('f', 'g', host='h')\nlog_failure('i', error, code='j')",
         }
     )
-    levels = {"info": "ab", "warning": "cde"}
+    levels = {"info": "ab", "warning": "cdefgi"}
     assert found == {word: {level} for level, words in levels.items() for word in words}
     with pytest.raises(UnknownWordError):
-        find_words({"three.py": "get_logger().error(f'{word}_failed')"})
+        find_words({"four.py": "get_logger().error(f'{word}_failed')"})
+    with pytest.raises(UnknownWordError):
+        find_words({"five.py": "Outage(f'{word}_unavailable', 'available')"})
 
 
 def test_every_scope_is_documented() -> None:

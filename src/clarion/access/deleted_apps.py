@@ -11,9 +11,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from clarion.access.sql import Apps
-from clarion.errors import ServiceError
 from clarion.nodes.invalidation import Invalidation
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 POLL_S = 2.0
 # Ids that are kept of apps that the store has removed: what is cached of these lasts for seconds.
@@ -68,15 +67,14 @@ class DeletedApps:
 
     async def run(self) -> None:
         """Look for apps that any node has deleted, until cancelled."""
+        work = Work("deleted_apps")
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
                     await self._is_announced.wait()
             self._is_announced.clear()
-            try:
+            with work.attempt():
                 await self.poll()
-            except ServiceError as error:
-                get_logger().warning("deleted_apps_poll_failed", code=error.code)
 
     async def poll(self) -> None:
         """Read which apps are deleted."""

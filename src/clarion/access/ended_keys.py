@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from clarion.access.known_apps import KnownApps
 from clarion.clock import Clock
-from clarion.errors import ServiceError
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 # What is known of an app is cached: most of these look-ups read nothing.
 POLL_S = 0.5
@@ -33,12 +32,11 @@ class EndedKeys:
 
     async def run(self) -> None:
         """Poll until cancelled."""
+        work = Work("ended_keys")
         while True:
             await asyncio.sleep(self.poll_s)
-            try:
+            with work.attempt():
                 await self.poll()
-            except ServiceError as error:
-                get_logger().warning("ended_keys_poll_failed", code=error.code)
 
     async def poll(self) -> None:
         """Disconnect the clients of apps whose keys were revoked or have expired."""

@@ -13,7 +13,7 @@ import jwt
 
 from clarion.access.known_apps import KnownApp, KnownApps, VerifyingKey
 from clarion.access.model import UserCaller
-from clarion.errors import Unauthenticated
+from clarion.errors import Unauthenticated, count
 from clarion.fields import check_user_id, is_plain
 
 LEEWAY_S = 30
@@ -171,7 +171,7 @@ def _check_times(claims: dict[str, object], now_s: float, max_hours: int) -> int
         raise Unauthenticated("The user token is not valid yet.")
     if expires > now_s + max_hours * _HOUR_S + LEEWAY_S:
         raise Unauthenticated(
-            f"The `exp` of the user token must be at most {max_hours} hours ahead "
+            f"The `exp` of the user token must be at most {count(max_hours, 'hour')} ahead "
             "(--user-token-hours). Sign tokens for a shorter time, and sign new ones as needed."
         )
     return int(expires + LEEWAY_S) * 1000

@@ -20,7 +20,7 @@ from clarion.history.sql.retention import find_old
 from clarion.nodes.watch import Watch
 from clarion.store.lifecycle import app_rows
 from clarion.store.lifecycle.retention import DAY_MS, list_prunes
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,15 +67,14 @@ class Task:
     watch: Watch | None = None
 
     async def run(self) -> None:
-        """Do it again and again, until cancelled."""
+        """Run it periodically until cancelled."""
+        work = Work(self.name)
         while True:
             await (self.watch.until_due() if self.watch else asyncio.sleep(self.every_s))
             if not self.is_mine():
                 continue
-            try:
+            with work.attempt():
                 await self.run_once()
-            except ClarionError as error:  # the store is away; the next time will do
-                get_logger().warning("housekeeping_failed", task=self.name, code=error.code)
 
     async def run_once(self) -> None:
         """Do all that is due now, a chunk at a time."""

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from clarion.app.housekeeping import list_tasks
@@ -78,6 +79,7 @@ class Server:
         self._writer = writer
         self._stop = asyncio.Event()
         self._exit_code = EXIT_OK
+        self._reason = ""
 
     async def run(self) -> int:
         """Serve until SIGTERM, SIGINT or a broken store; return the exit code."""
@@ -85,7 +87,9 @@ class Server:
         async with contextlib.AsyncExitStack() as stack:
             tls = _claim_directory_and_addresses(settings, stack, is_member=member is not None)
             if member:
-                await stack.enter_async_context(member.join(self._stop.set))
+                await stack.enter_async_context(
+                    member.join(partial(self._begin_stop, "the parent process has ended"))
+                )
             _raise_descriptor_limit()
             stores = await self._open_stores(stack)
             redis = await _open_redis(settings, stores, stack)
@@ -207,7 +211,7 @@ class Server:
     ) -> None:
         """Accept nothing more and finish what is under way, within the grace period."""
         grace_s = self._settings.grace_s
-        get_logger().info("stopping", grace_s=grace_s)
+        get_logger().info("stopping", reason=self._reason, grace_s=grace_s)
         if self._exit_code == EXIT_OK:
             await asyncio.sleep(self._settings.drain_s)
         clock = asyncio.get_running_loop().time
@@ -240,13 +244,17 @@ class Server:
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._begin_stop, number.name)
+
+    def _begin_stop(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self._stop.set()
 
     def _fail(self, message: str) -> None:
         """Stop with an error: what cannot be stored must not be accepted."""
         get_logger().error("broken", message=message)
         self._exit_code = EXIT_BROKEN
-        self._stop.set()
+        self._begin_stop(message)
 
 
 async def _begin_work(settings: Settings, services: Services) -> None:

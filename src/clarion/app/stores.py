@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from clarion.access.administrators.sql.stores import make_admin_stores
 from clarion.access.keyring import Keyring
@@ -50,7 +50,7 @@ from clarion.push.sql.topics import Broadcasts, Topics
 from clarion.push.webpush.sql import PushEndpoints
 from clarion.settings import Settings
 from clarion.store.engine import Engine
-from clarion.store.migrations.plan import find_newest
+from clarion.store.migrations.plan import find_newest, find_oldest
 from clarion.store.opening import fetch_once, migrate, open_engine, sqlite_path
 from clarion.store.postgres.clock import DatabaseClock
 from clarion.store.postgres.key_locks import hold_key
@@ -220,10 +220,18 @@ def open_audit_keys(directory: DataDirectory) -> ChainKeys:
 
 async def prepare_database(settings: Settings) -> None:
     """Bring the database up to date; what is new on the disk is for this account alone."""
-    if path := sqlite_path(settings.database_url):
+    path = sqlite_path(settings.database_url)
+    if path:
         make_private(list_database_files(path))
     if applied := await migrate(settings.database_url):
-        get_logger().info("migrated", migrations=applied)
+        # Of an empty database, `set_up` or the command says what there is to know.
+        engine = "sqlite" if path else "postgres"
+        is_new = applied[0] == find_oldest(engine).title
+        about: dict[str, Any] = {"applied": len(applied), "newest": applied[-1]}
+        if is_new:
+            get_logger().debug("migrated", **about)
+        else:
+            get_logger().info("migrated", **about)
 
 
 async def _hold_key_and_release(key_id: bytes, connection: asyncpg.Connection) -> None:

@@ -11,6 +11,7 @@ from clarion.audit.model import Entry
 from clarion.audit.sql import AuditLog
 from clarion.errors import ClarionError
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Outage, Work
 
 # Other nodes and commands write entries too.
 EVERY_S = 1.0
@@ -27,6 +28,8 @@ class AuditLoop:
         self._last: Entry | None = None  # in the file
         self._is_known = False
         self._fault: str | None = None
+        self._reported: str | None = None
+        self._unwritten = Outage("audit_file_not_written", "audit_file_written")
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -35,18 +38,23 @@ class AuditLoop:
 
     async def run(self) -> None:
         """Link and append until cancelled."""
+        work = Work("audit_log")
         while True:
             self._wake.clear()
-            try:
-                await self.run_once()
-                self.report()
-            except ClarionError as error:  # the store is not available; the next run links
-                get_logger().warning("audit_not_linked", code=error.code)
-            except OSError as error:
-                get_logger().error("audit_file_not_written", reason=error.strerror)
+            with work.attempt():
+                await self._run_reported()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_S):
                     await self._wake.wait()
+
+    async def _run_reported(self) -> None:
+        try:
+            await self.run_once()
+        except OSError as error:
+            self._unwritten.begin(error.strerror or type(error).__name__)
+        else:
+            self._unwritten.end()
+            self.report()
 
     async def stop(self) -> None:
         """Link and append what was written last, if that is possible now."""
@@ -84,7 +92,8 @@ class AuditLoop:
             self._fault = f"entry {entry.sequence} does not follow the last one in the file"
 
     def report(self) -> None:
-        """Log the fault that was found, if there is one."""
-        if self._fault is not None:
+        """Log the fault that was found, once."""
+        if self._fault not in (None, self._reported):
             get_logger().error("audit_chain_broken", fault=self._fault)
-            self._fault = None
+            self._reported = self._fault
+        self._fault = None

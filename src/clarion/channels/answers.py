@@ -95,6 +95,10 @@ class AnswerTable:
             case _:
                 return _FAILURES[action](error_code=codes[0], error_message=message)  # type: ignore[return-value]
 
+    def find_meaning(self, code: str) -> str:
+        """Return what an answer means; nothing if no row is about it."""
+        return next((row.meaning for row in self.rows if row.code == code), "")
+
     def _find(self, codes: Sequence[str]) -> Action:
         for code in codes:
             if (action := self._actions.get(code)) is not None:

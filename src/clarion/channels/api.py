@@ -20,6 +20,7 @@ from clarion.channels.model import (
     Outcome,
     OutgoingMessage,
     Provider,
+    Retry,
     Verified,
 )
 from clarion.channels.port import OnProviderChanged, Providers
@@ -167,15 +168,15 @@ class ProviderTestResult(View):
     """What came of a test message; `verified` if only the credentials were tried."""
 
     outcome: str
-    """What came of it, like `delivered`, `sent`, `retry`, `rejected`, or `verified` if nothing was
-    sent.
+    """The result: `delivered` or `sent`; `verified` if only the credentials were tried; `failed`,
+    `unknown` if the message may have arrived, `rejected`, `gone` or `misconfigured`.
     """
     provider_response: str | None
     """What the provider answered, shortened."""
     error_code: str | None
     """The code of the error, as the provider gives it."""
     error_message: str | None
-    """What went wrong."""
+    """What went wrong, in words."""
     duration_ms: int
     """How long it took, in milliseconds."""
 
@@ -500,7 +501,7 @@ def _make_test_notification(app_id: str, id_: str, now: int) -> Notification:
 def _view_outcome(outcome: Verified | Outcome, duration_ms: int) -> ProviderTestResult:
     failure = outcome if isinstance(outcome, Failure) else None
     return ProviderTestResult(
-        outcome=type(outcome).__name__.lower(),
+        outcome="failed" if isinstance(outcome, Retry) else type(outcome).__name__.lower(),
         provider_response=None if isinstance(outcome, Failure) else outcome.response,
         error_code=failure.error_code if failure else None,
         error_message=failure.error_message if failure else None,

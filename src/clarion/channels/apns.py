@@ -76,7 +76,7 @@ ANSWERS = AnswerTable(
     Answer(
         "403 BadEnvironmentKeyIdInToken", Action.DISABLE, "The key is of the other environment."
     ),
-    Answer("403 BadEnvironmentKeyInToken", Action.DISABLE, "The same, as it is also spelled."),
+    Answer("403 BadEnvironmentKeyInToken", Action.DISABLE, "The key is of the other environment."),
     Answer("403 UnrelatedKeyIdInToken", Action.RETRY, "The connection began with another key."),
     Answer("403 Forbidden", Action.DISABLE, "The key must not do this."),
     Answer("404 BadPath", Action.DISABLE, "`base_url` is not that of a push service."),

@@ -6,6 +6,8 @@ import random
 from collections.abc import Collection
 from enum import StrEnum
 
+from clarion.telemetry.outages import Outage
+
 # It opens when at least this number of attempts were made in a window, and half of them failed.
 LEAST_ATTEMPTS = 5
 FAILED_SHARE = 0.5
@@ -35,8 +37,11 @@ def find_worst(states: Collection[BreakerState]) -> BreakerState:
 class Breaker:
     """Counts attempts and failures in windows; all times are of the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, outage: Outage | None = None) -> None:
         self.state = BreakerState.CLOSED
+        self.outage = outage or Outage("provider_circuit_open", "provider_circuit_closed")
+        # Messages that were put off since it opened.
+        self.waited = 0
         self._opens_until = 0
         self._window = 0  # the number of the current one
         # Attempts and failures, of the current window and the one before.
@@ -61,6 +66,8 @@ class Breaker:
     def succeed(self, now: int) -> None:
         """Record an attempt that the provider answered, even if it refused the message."""
         if self.state is not BreakerState.CLOSED:
+            self.outage.end(waited=self.waited)
+            self.waited = 0
             self.state = BreakerState.CLOSED
             self._counts, self._before = [0, 0], [0, 0]
         self._count(now, 0)

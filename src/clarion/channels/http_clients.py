@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from clarion.channels.answers import read_retry_after
 from clarion.channels.authorities import load_authorities
+from clarion.channels.connection_words import describe_http, describe_lookup
 from clarion.channels.targets import HttpTarget, Targets
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ _CONNECT_TIMEOUTS_S = (5.0, 2.0, 1.0, 0.5, 0.25)
 # never ends must not make the status unknown.
 _BODY_TIMEOUT_S = 3.0
 _MESSAGE_LIMIT = 300
-_NO_CERTIFICATES = "the certificates of ca_path cannot be read"
+_NO_CERTIFICATES = "The certificates of ca_path cannot be read."
 
 # The classes of pyreqwest's errors do not show whether a request was sent: a reset connection is a
 # `ConnectError`, and a time-out of the response a `ConnectTimeoutError`. These causes do.
@@ -151,7 +153,7 @@ class HttpClients:
 
         now = asyncio.get_running_loop().time
         end = now() + request.timeout_s
-        failure = NotConnected("the name of the host was resolved too late")
+        failure = NotConnected("The name of the host was resolved too late.")
         for target in (await self._locate(request.url))[:_ADDRESSES_LIMIT]:
             left_s = end - now()
             if left_s <= 0:
@@ -161,7 +163,7 @@ class HttpClients:
                 pooled = await self._take(key)
                 try:
                     prepared = _prepare(pooled.client, request, left_s)
-                    return await end_if_cancelled(_post(prepared, request, end))
+                    return await end_if_cancelled(_post(prepared, request, end, target.host))
                 finally:
                     pooled.users -= 1
             except NotConnected as error:
@@ -177,8 +179,8 @@ class HttpClients:
         try:
             return await self.targets.resolve(url)
         except OSError as error:
-            reason = error.strerror or str(error) or "no answer in time"
-            raise NotConnected(f"the name of the host cannot be resolved: {reason}") from error
+            host = urlsplit(url).hostname or ""
+            raise NotConnected(describe_lookup(error, host)) from error
 
     async def _take(self, key: _Key) -> _Pooled:
         """Return a client that is in use from now on."""
@@ -260,7 +262,9 @@ def _prepare(client: Client, request: ProviderRequest, timeout_s: float) -> Stre
     )
 
 
-async def _post(prepared: StreamRequest, request: ProviderRequest, end: float) -> HttpAnswer:
+async def _post(
+    prepared: StreamRequest, request: ProviderRequest, end: float, host: str
+) -> HttpAnswer:
     from pyreqwest.exceptions import PyreqwestError  # noqa: PLC0415 - only where something is sent
 
     try:
@@ -272,7 +276,7 @@ async def _post(prepared: StreamRequest, request: ProviderRequest, end: float) -
             return HttpAnswer(status, response.headers, body)
     except PyreqwestError as error:
         # Without the cause: it names the URL, which may be a secret, and would be logged.
-        raise _classify(error) from None
+        raise _classify(error, host) from None
 
 
 async def _read(reader: ResponseBodyReader, limit_bytes: int, end: float) -> bytes:
@@ -287,10 +291,10 @@ async def _read(reader: ResponseBodyReader, limit_bytes: int, end: float) -> byt
     return b"" if part is None else bytes(part)
 
 
-def _classify(error: PyreqwestError) -> NotConnected | NoAnswer:
+def _classify(error: PyreqwestError, host: str) -> NotConnected | NoAnswer:
     # The first cause names the URL.
     causes = [each["message"] for each in _find_causes(error)[1:]]
-    text = (causes or [type(error).__name__])[-1]
+    text = describe_http(causes, type(error).__name__, host)
     printable = "".join(each for each in text if each.isprintable())[:_MESSAGE_LIMIT]
     is_sent = _NOT_SENT.isdisjoint(causes) and not any(each.startswith(_GOAWAY) for each in causes)
     return (NoAnswer if is_sent else NotConnected)(printable)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from clarion.channels.breaker import MISCONFIGURED_MS, Breaker, BreakerState, find_worst
+from clarion.channels.connection_words import explain_refusal, name_cause
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.metrics import ChannelMetrics
 from clarion.channels.model import (
@@ -34,6 +35,7 @@ from clarion.channels.repeated_secrets import conceal
 from clarion.channels.sql import DAY_MS
 from clarion.channels.targets import sending_app
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Outage
 
 T = TypeVar("T", bound=Outcome | Verified)
 # How long an attempt waits for a slot. Beyond it, another provider is tried.
@@ -83,6 +85,7 @@ class Route:
             self._remember_wait(message, left_ms)
             return _skip(ASKED_TO_WAIT, "the provider asked to wait longer", left_ms / 1000)
         if not breaker.allows(clock.monotonic()):
+            breaker.waited += 1
             wait_s = breaker.wait_s(clock.monotonic())
             return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
         if not await self._take_slot():
@@ -109,8 +112,20 @@ class Route:
         if breaker is None:
             if len(self.breakers) >= CIRCUITS_LIMIT:
                 del self.breakers[next(iter(self.breakers))]
-            breaker = self.breakers[circuit] = Breaker()
+            breaker = self.breakers[circuit] = Breaker(self._make_outage())
         return breaker
+
+    def _make_outage(self) -> Outage:
+        each = self.provider
+        return Outage(
+            "provider_circuit_open",
+            "provider_circuit_closed",
+            now=lambda: self.context.clock.monotonic() / 1000,
+            app_id=each.app_id,
+            channel=each.channel.value,
+            provider=each.name,
+            kind=each.kind,
+        )
 
     def _remember_wait(self, message: OutgoingMessage, wait_ms: int) -> None:
         if len(self.waits) >= WAITING_LIMIT:
@@ -160,7 +175,8 @@ class Route:
         if self.provider.is_sandbox:
             return Delivered(response=SANDBOX)
         sending_app.set(self.provider.app_id)
-        return await _limit(self.provider, lambda: self._open().send(message))
+        outcome = await _limit(self.provider, lambda: self._open().send(message))
+        return explain_refusal(outcome, self.kind.answers)
 
     def _open(self) -> Sender:
         if self._sender is None:
@@ -181,7 +197,8 @@ class Route:
             self.health.succeeded_at = clock.now()
             breaker.succeed(now)
         elif self._opens(breaker, outcome, now):
-            self._log_open(outcome)
+            cause = name_cause(outcome, self.kind.answers)
+            breaker.outage.begin(cause, code=outcome.error_code)
 
     def _opens(self, breaker: Breaker, outcome: Failure, now: int) -> bool:
         if not self.kind.is_watched:
@@ -192,17 +209,6 @@ class Route:
             return not was_open
         return breaker.fail(now, outcome.after_s if isinstance(outcome, Retry) else None)
 
-    def _log_open(self, outcome: Failure) -> None:
-        each = self.provider
-        get_logger().warning(
-            "provider_circuit_open",
-            app_id=each.app_id,
-            channel=each.channel.value,
-            provider=each.name,
-            kind=each.kind,
-            code=outcome.error_code,
-        )
-
 
 async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T | Unknown:
     """Make an attempt, and turn an error or a time-out into an outcome."""
@@ -211,7 +217,7 @@ async def _limit(provider: Provider, attempt: Callable[[], Awaitable[T]]) -> T |
         async with asyncio.timeout(limit_s):
             return conceal(await attempt(), provider.secrets.values())
     except TimeoutError:
-        return Unknown(error_code="timeout", error_message=f"no answer in {limit_s} s")
+        return Unknown(error_code="timeout", error_message=f"No answer within {limit_s} s.")
     except Exception as error:  # noqa: BLE001 - an error of a provider is a failed attempt
         get_logger().error("provider_failed", kind=provider.kind, exc_info=error)
         return Unknown(error_code="provider_failed", error_message=type(error).__name__)
@@ -232,7 +238,7 @@ async def verify(
         finally:
             await sender.close()
 
-    return await _limit(provider, attempt)
+    return explain_refusal(await _limit(provider, attempt), kind.answers)
 
 
 def configure(provider: Provider, kind: ProviderKind) -> Configuration[Any, Any]:

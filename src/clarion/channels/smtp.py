@@ -27,6 +27,7 @@ from clarion.channels.authorities import (
     find_ca_faults,
     make_client_context,
 )
+from clarion.channels.connection_words import describe_lookup
 from clarion.channels.kinds import ProviderKind
 from clarion.channels.mail import Draft, make_mailbox, read_mailbox
 from clarion.channels.model import Configuration, Outcome, OutgoingMessage, Verified
@@ -43,6 +44,7 @@ from clarion.channels.smtp_dialogue import (
 from clarion.channels.targets import TargetRefused
 from clarion.clock import to_datetime
 from clarion.errors import FieldFault
+from clarion.system.connection_faults import describe_fault
 
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 # Of the caller's time limit: the outcome should be ours, which knows whether the message was sent.
@@ -80,7 +82,7 @@ ANSWERS = AnswerTable(
     Answer("5.7.x", Action.REJECT, "Refused by a policy of the server."),
     Answer("530", Action.DISABLE, "A username is needed."),
     Answer("534", Action.DISABLE, "The server wants another kind of authentication."),
-    Answer("535", Action.DISABLE, "Username or password are wrong."),
+    Answer("535", Action.DISABLE, "The username or the password is wrong."),
     Answer("538", Action.DISABLE, "Authentication needs encryption."),
     Answer("auth_refused", Action.DISABLE, "Any other permanent refusal of the credentials."),
     Answer("no_auth", Action.DISABLE, "The server offers no authentication that Clarion knows."),
@@ -137,7 +139,7 @@ class SmtpSender:
             async with asyncio.timeout(self._limit_s):
                 return _judge(progress, await self._send(message, progress))
         except (NotSent, SMTPException, OSError, TimeoutError) as error:
-            return _judge_error(progress, error)
+            return _judge_error(progress, error, self._settings.host)
 
     async def verify(self) -> Verified | Outcome:
         """Connect, encrypt and sign in."""
@@ -146,7 +148,7 @@ class SmtpSender:
                 async with self._connections.lend(is_new=True):
                     pass
         except (NotSent, SMTPException, OSError, TimeoutError) as error:
-            return _judge_error(SmtpProgress(), error)
+            return _judge_error(SmtpProgress(), error, self._settings.host)
         return Verified(response="signed in" if self._settings.username else "connected")
 
     async def close(self) -> None:
@@ -214,6 +216,8 @@ class SmtpSender:
             address = await self._context.http.targets.resolve_host(host)
         except TargetRefused as error:
             raise NotSent("bad_settings", _PRIVATE) from error
+        except OSError as error:  # or a time-out
+            raise NotSent(NOT_CONNECTED, _clean(describe_lookup(error, host))) from error
         is_public = ipaddress.ip_address(address).is_global
         if self._settings.security == "none" and is_public:
             raise NotSent("bad_settings", _PLAIN)
@@ -236,7 +240,7 @@ class SmtpSender:
         return self._tls
 
 
-def _judge_error(progress: SmtpProgress, error: Exception) -> Outcome:
+def _judge_error(progress: SmtpProgress, error: Exception, host: str) -> Outcome:
     if isinstance(error, NotSent):
         return ANSWERS.judge([error.code], str(error))
     if isinstance(error, SMTPAuthenticationError):
@@ -244,7 +248,8 @@ def _judge_error(progress: SmtpProgress, error: Exception) -> Outcome:
         return _judge(progress, SMTPResponse(error.code, error.message))
     if isinstance(error, SMTPResponseException) and error.code > 0 and not progress.is_sent:
         return _judge(progress, SMTPResponse(error.code, error.message))
-    return ANSWERS.judge([NO_ANSWER if progress.is_sent else NOT_CONNECTED], _explain(error))
+    code = NO_ANSWER if progress.is_sent else NOT_CONNECTED
+    return ANSWERS.judge([code], _explain(error, host))
 
 
 def _judge(progress: SmtpProgress, response: SMTPResponse) -> Outcome:
@@ -277,14 +282,10 @@ def _clean(text: str) -> str:
     return _UNSAFE.sub(" ", text)[:_TEXT_LENGTH]
 
 
-def _explain(error: BaseException) -> str:
+def _explain(error: BaseException, host: str) -> str:
     """Return what happened, as far as it names neither addresses nor files."""
     cause = error.__cause__ if isinstance(error, SMTPException) and error.__cause__ else error
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return _clean(f"The certificate is not valid: {cause.verify_message}")
-    if isinstance(cause, TimeoutError):
-        return "No answer in time."
-    return type(cause).__name__
+    return _clean(describe_fault(cause, host))
 
 
 def _name_self(public_url: str) -> str:

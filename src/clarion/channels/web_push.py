@@ -108,9 +108,9 @@ class WebPushSender:
         except TargetRefused as error:
             return ANSWERS.judge(["target_refused"], error.detail)
         except NotConnected as error:
-            return ANSWERS.judge([NOT_CONNECTED], f"The push service was not reached: {error}.")
+            return ANSWERS.judge([NOT_CONNECTED], str(error))
         except NoAnswer as error:
-            return ANSWERS.judge([NO_ANSWER], f"The push service did not answer: {error}.")
+            return ANSWERS.judge([NO_ANSWER], str(error))
         return _judge(answer, to.endpoint, now)
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from clarion.audit.log_file import LogFile, write_line
 from clarion.audit.model import Entry, Filter
 from clarion.audit.verification import read_chain, verify_anchor, verify_chain, verify_file
 from clarion.cli.flags import SettingFlags, Switch, load_settings
+from clarion.cli.printing import count_entries
 from clarion.clock import to_rfc3339
 from clarion.errors import CommandFailed, FieldFault, InvalidFields
 from clarion.http.shapes import read_moment
@@ -46,7 +47,7 @@ async def verify(*, anchor: str = "", **settings: SettingFlags) -> None:
             fault = await verify_anchor(log.chain, *_read_anchor(anchor))
     if fault is not None:
         raise CommandFailed(f"The audit log is not as it was written: {fault}.")
-    print(f"{verified.last - verified.first + 1:,} entries, all as they were written.")
+    print(f"{count_entries(verified.last - verified.first + 1)}.")
     print(f"{verified.last}:{verified.link}")
 
 

@@ -17,13 +17,14 @@ from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
 from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock, to_rfc3339
-from clarion.errors import ClarionError, CommandFailed, StartError
+from clarion.errors import ClarionError, CommandFailed, StartError, count
 from clarion.settings import Settings
 from clarion.store.backups import postgres, sqlite
 from clarion.store.backups.archive import FORMAT, ArchiveWriter, Manifest
 from clarion.store.engine import Fetch
 from clarion.store.migrations.plan import find_missing, load
 from clarion.store.opening import sqlite_path
+from clarion.store.sqlite.moved import refuse_moved
 from clarion.system.data_directory import DataDirectory
 from clarion.system.sealed_files import read_files, seal_files
 
@@ -104,6 +105,7 @@ async def _back_up(settings: Settings, archive: ArchiveWriter, path: Path) -> Ma
 
 
 def _check_exists(database: str) -> None:
+    refuse_moved(Path(database))
     if not Path(database).exists():
         raise StartError(f"There is no database {database}. Name it with --data or --database.")
 
@@ -151,7 +153,10 @@ async def _count_keys(fetch: Fetch) -> dict[str, int]:
 
 def _report(manifest: Manifest, path: Path, seconds: float) -> None:
     size = path.stat().st_size
-    print(f"Backed up {manifest.rows:,} rows of {len(manifest.tables)} tables to {path}")
+    print(
+        f"Backed up {count(manifest.rows, 'row')} of {count(len(manifest.tables), 'table')} "
+        f"to {path}"
+    )
     print(f"As of {manifest.as_of}; {size:,} bytes, in {seconds:.1f} s.")
     if KEYS in manifest.members:
         print("It has master.key and the other keys, encrypted with the passphrase.")

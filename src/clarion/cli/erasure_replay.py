@@ -15,7 +15,7 @@ from clarion.audit.chain import content_of
 from clarion.audit.log_file import read_entries
 from clarion.audit.model import AuditResult, Entry
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.errors import StartError
+from clarion.errors import StartError, count
 from clarion.events.sql import naming
 from clarion.events.sql.naming import names_of
 from clarion.people.erasure.eraser import Eraser
@@ -45,7 +45,9 @@ class Replayed:
     deleted: int
 
     def __str__(self) -> str:
-        return f"Erased {self.erased:,} and deleted {self.deleted:,} users again."
+        return (
+            f"Erased {count(self.erased, 'user')} and deleted {count(self.deleted, 'user')} again."
+        )
 
 
 async def replay(*audit_log: Path, **settings: SettingFlags) -> None:

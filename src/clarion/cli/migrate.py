@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clarion.cli.flags import SettingFlags, Switch, load_settings
-from clarion.errors import CommandFailed
+from clarion.errors import CommandFailed, count
 from clarion.store import opening
 from clarion.store.migrations.plan import Migration
 from clarion.system.data_directory import DataDirectory
@@ -28,8 +28,8 @@ async def migrate(*, after: Switch = False, **settings: SettingFlags) -> None:
         postponed.append(f"{migration.title} waits for earlier releases at {', '.join(nodes)}")
 
     applied = await opening.migrate(loaded.database_url, note)
-    for title in applied:
-        print(f"applied {title}")
+    if applied:
+        print(f"Applied {count(len(applied), 'migration')}, up to {applied[-1]}.")
     if after and postponed:
         raise CommandFailed("\n".join((*postponed, "Stop these nodes, and try again.")))
     for each in postponed:

@@ -19,7 +19,7 @@ from clarion.app.stores import open_stores
 from clarion.app.tables import COPIED
 from clarion.audit.commands import record_finished
 from clarion.cli.flags import SettingFlags, load_settings
-from clarion.errors import StartError
+from clarion.errors import StartError, count
 from clarion.settings import Settings
 from clarion.store.copying.data_copy import Copied, DataCopy, Watch
 from clarion.store.copying.source import Source
@@ -64,7 +64,7 @@ async def migrate_data(
     if copied is not None:
         async with open_stores(replace(loaded, database=url)) as stores:
             await record_finished(stores.audit_log, rows=str(copied.rows))
-    print(f"The SQLite database is now {moved}; delete it when you need it no more.")
+    print(f"The SQLite database is now {moved}; delete it when you no longer need it.")
     print("Start the server with --database, or CLARION_DATABASE, and the same data directory.")
 
 
@@ -152,11 +152,11 @@ def _report(copied: Copied | None, took_s: float, database: str) -> None:
         return
     rate = copied.rows / max(took_s, 0.001)
     print(
-        f"Copied {copied.rows:,} rows of {copied.tables} tables into {database} in "
+        f"Copied {count(copied.rows, 'row')} of {count(copied.tables, 'table')} into {database} in "
         f"{took_s:.1f} s ({rate:,.0f} rows/s). Counts and checksums of all tables are equal."
     )
     if copied.changed_texts:
         print(
-            f"{copied.changed_texts:,} rows had zero characters, which PostgreSQL cannot hold: "
-            "they are U+FFFD now."
+            f"{count(copied.changed_texts, 'row')} had zero characters, which PostgreSQL cannot "
+            "store: U+FFFD replaces them."
         )

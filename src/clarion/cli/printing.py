@@ -8,6 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from clarion.errors import count
+
+
+def count_entries(number: int) -> str:
+    """Say of all entries of the audit log that they were verified."""
+    if number == 1:
+        return "1 entry, as it was written"
+    return f"{count(number, 'entry', 'entries')}, all as they were written"
+
 
 def print_json(value: object) -> None:
     print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from clarion.channels.http_clients import HttpClients
 from clarion.channels.kind_table import KINDS
@@ -13,11 +13,10 @@ from clarion.channels.model import Failure, Misconfigured, Outcome, Provider, Ve
 from clarion.channels.port import SenderContext
 from clarion.channels.route import verify
 from clarion.channels.targets import Targets
+from clarion.cli.findings import Finding, State
 from clarion.clock import SystemClock
 from clarion.settings import Settings
 
-# A `note` is worth knowing, a `fault` must be fixed.
-State = Literal["ok", "note", "fault"]
 TRIED_LIMIT = 100
 _AT_ONCE = 8
 _TIMEOUT_S = 10
@@ -55,13 +54,13 @@ async def try_providers(providers: Sequence[Provider], settings: Settings) -> li
         await http.close()
 
 
-def describe_trials(trials: Sequence[Trial]) -> tuple[State, list[str]]:
-    """Return the worst state and a sentence: faults first, then what was not tried, and why."""
+def describe_trials(trials: Sequence[Trial], *, active: int) -> Finding:
+    """Return the worst state, how many there are, and what to do: faults first."""
     states = {each.state for each in trials}
     failed = sorted((each for each in trials if each.state != "ok"), key=lambda each: each.state)
-    parts = [_describe(each) for each in failed[:_SHOWN]]
+    parts = [f"{active:,} active"]
     if verified := sum(isinstance(each.outcome, Verified) for each in trials):
-        parts.append(f"{verified} accept their credentials")
+        parts.append(f"{verified} {'accepts its' if verified == 1 else 'accept their'} credentials")
     untried = sorted({each.provider.kind for each in trials if each.outcome is None})
     if untried:
         parts.append(
@@ -69,10 +68,10 @@ def describe_trials(trials: Sequence[Trial]) -> tuple[State, list[str]]:
             "(POST /v1/providers/{channel}/{name}/test tries one)"
         )
     worst: State = "fault" if "fault" in states else "note" if "note" in states else "ok"
-    return worst, parts
+    return Finding(worst, "; ".join(parts), tuple(map(_describe, failed[:_SHOWN])))
 
 
 def _describe(trial: Trial) -> str:
     provider, outcome = trial
-    text = f"{outcome.error_code} {outcome.error_message}" if isinstance(outcome, Failure) else ""
-    return f"{provider.channel}/{provider.name} of app {provider.app_id}: {text}"
+    text = f"{outcome.error_message} [{outcome.error_code}]" if isinstance(outcome, Failure) else ""
+    return f"Fix {provider.channel}/{provider.name} of app {provider.app_id}: {text}"

@@ -17,7 +17,7 @@ from clarion.cli.flags import SettingFlags, Switch, load_settings
 from clarion.cli.passphrase import read_passphrase
 from clarion.cli.printing import show_progress
 from clarion.clock import SystemClock
-from clarion.errors import CommandFailed, StartError
+from clarion.errors import CommandFailed, StartError, count
 from clarion.settings import Settings
 from clarion.store.backups import postgres, sqlite
 from clarion.store.backups.archive import Archive, Manifest
@@ -176,8 +176,8 @@ def _move_audit_log(settings: Settings) -> list[Path]:
 
 def _report(manifest: Manifest, settings: Settings, seconds: float) -> None:
     print(
-        f"Restored {manifest.rows:,} rows of {len(manifest.tables)} tables in {seconds:.1f} s, "
-        f"as of {manifest.as_of}."
+        f"Restored {count(manifest.rows, 'row')} of {count(len(manifest.tables), 'table')} in "
+        f"{seconds:.1f} s, as of {manifest.as_of}."
     )
     print("What was accepted later is not in it.")
     if not DataDirectory(settings.data).master_key.exists():

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from clarion.errors import StartError
+from clarion.errors import StartError, count
 from clarion.people.profile import Profile
 
 # As long as the body of a request may be.
@@ -150,7 +150,7 @@ def _check_columns(names: Sequence[str]) -> list[str]:
 
 def _read_row(number: int, columns: Sequence[str], row: Sequence[str]) -> UserLine | Fault:
     if len(row) != len(columns):
-        return Fault(number, "", f"has {len(row)} values, not {len(columns)}")
+        return Fault(number, "", f"has {count(len(row), 'value')}, not {len(columns)}")
     user: dict[str, Any] = {}
     for name, text in zip(columns, row, strict=True):
         if text:  # an empty cell says nothing about the field

@@ -12,7 +12,7 @@ from clarion.cli.printing import print_result
 from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.server_connection import path_part
 from clarion.client import ApiError, NotReached
-from clarion.errors import CommandFailed, StartError
+from clarion.errors import CommandFailed, StartError, count
 
 _STANDARD_OUTPUT = "-"
 # How often is asked whether a large erasure is complete, and for how long.
@@ -101,7 +101,7 @@ def erase(
             path = f"/v1/erasures/{receipt['receipt_id']}"
             receipt = client.request("GET", path, returns=dict[str, Any])
     removed = sum(receipt["removed"].values())
-    text = f"Erased {user_id}: {removed:,} rows. Receipt {receipt['receipt_id']}."
+    text = f"Erased {user_id}: {count(removed, 'row')}. Receipt {receipt['receipt_id']}."
     print_result(receipt, text, json=json)
 
 

@@ -25,7 +25,7 @@ from clarion.cli.user_files import (
     read_users,
 )
 from clarion.cli.user_import import Summary, UserImport
-from clarion.errors import CommandFailed, StartError
+from clarion.errors import CommandFailed, StartError, count
 
 _FAULTS_SHOWN = 20
 _STANDARD_INPUT = "-"
@@ -136,7 +136,7 @@ def _advise(summary: Summary) -> Iterator[None]:
     try:
         yield
     except (CommandFailed, StartError, KeyboardInterrupt) as error:
-        done = f"{summary.created + summary.updated:,} users were imported."
+        done = f"Imported {count(summary.created + summary.updated, 'user')}."
         advice = f"{done} Go on with --from-line {summary.next_line}."
         if isinstance(error, KeyboardInterrupt):
             print(f"clarion: {advice}", file=sys.stderr)

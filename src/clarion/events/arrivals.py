@@ -17,7 +17,7 @@ from clarion.events.model import AudienceKind, Event, Job, JobOutcome
 from clarion.events.port import Decide, PipelinePorts, Undecided
 from clarion.events.quotas import BatchSize
 from clarion.events.turns import Turns
-from clarion.events.worker import log_failure
+from clarion.telemetry.outages import Work
 
 T = TypeVar("T")
 TURNS_PER_APP = 2
@@ -53,6 +53,7 @@ class Arrivals:
         self._decide = decide
         self._size = size
         self._is_free = is_free
+        self._attempts = Work("arrivals")
         self._turns = Turns(per_app=TURNS_PER_APP)
         self._waiting: dict[str, list[_Arrival]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,7 +134,7 @@ class Arrivals:
             outcomes, _ = await self._decide([each.undecided for each in arrivals])
             decided = {each.job.id: each for each in outcomes if each.next is None}
         except Exception as error:  # noqa: BLE001 - no request may wait forever
-            log_failure(error)
+            self._attempts.fail(error)
         for each in arrivals:
             if not each.outcome.done():  # it is if the request was cancelled
                 each.outcome.set_result(decided.get(each.undecided[0].id))

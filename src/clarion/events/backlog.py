@@ -11,8 +11,8 @@ from clarion.clock import Clock
 from clarion.errors import ClarionError, TooManyRequests
 from clarion.events.model import NEVER, DueJobs
 from clarion.events.port import Queue
-from clarion.events.worker import log_failure
 from clarion.pacing import WorkSlices
+from clarion.telemetry.outages import Work
 
 # Work of other nodes, and what becomes due by the clock, is found within this time.
 INTERVAL_S = 0.25
@@ -117,7 +117,7 @@ class Backlog:
 
     async def watch(self) -> None:
         """Measure four times a second until cancelled."""
-        loop_time = asyncio.get_running_loop().time
+        loop_time, work = asyncio.get_running_loop().time, Work("queue_age")
         while True:
             started, took_s = loop_time(), 0.0
             try:
@@ -125,7 +125,9 @@ class Backlog:
                 took_s = loop_time() - started
                 await self._refresh_counts()
             except ClarionError as error:  # the last ages stay
-                log_failure(error)
+                work.fail(error)
+            else:
+                work.succeed()
             await asyncio.sleep(max(INTERVAL_S, took_s * _INTERVAL_FACTOR))
 
     async def measure(self) -> int:

@@ -23,7 +23,8 @@ from clarion.events.sending import LONGEST_ATTEMPT_S, Sending, fail
 from clarion.events.waiting import WaitingNotification, WaitingReader
 from clarion.history.model import Delivery, DeliveryStatus, ReasonCode
 from clarion.pacing import WorkSlices
-from clarion.telemetry.logs import event_id, get_logger
+from clarion.telemetry.logs import event_id
+from clarion.telemetry.outages import log_failure
 
 # Attempts under way of one provider. An app may have as many as there is room left for others:
 # alone it has half of them.
@@ -140,7 +141,7 @@ class Deliverer:
         except ClarionError as error:
             # The job is due again when its lease expires, or is released.
             self.lost.note()
-            get_logger().warning("delivery_not_recorded", code=error.code)
+            log_failure("delivery_not_recorded", error)
         finally:
             self.leases.release((waiting.job,))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
 from clarion.clock import Clock
-from clarion.errors import ClarionError, ServiceError
+from clarion.errors import ServiceError
 from clarion.events.handover import Handover
 from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.lost_claims import LostClaims
@@ -18,7 +19,8 @@ from clarion.events.outcome_writer import OutcomeWriter
 from clarion.events.port import AcceptedHandler, JobHandler, Queue
 from clarion.events.quotas import BatchSize, Quotas
 from clarion.events.turns import Turns
-from clarion.telemetry.logs import event_id, get_logger
+from clarion.telemetry.logs import event_id
+from clarion.telemetry.outages import Work
 
 # A job that was claimed this often without progress is a dead letter: it may kill its worker.
 CLAIMS = 50
@@ -34,6 +36,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     turns: Turns
     quotas: Quotas
+    attempts: Work = msgspec.field(default_factory=partial(Work, "events"))
     accepted: Handover | None = None
     decider: AcceptedHandler | None = None
 
@@ -62,13 +65,15 @@ class Worker:
         """Work until `stop`, and then until the handover is empty. Can be run again if it fails."""
         while not self._is_stopping or self.pool.accepted:
             try:
-                if await self.work() is None:
+                done = await self.work()
+                self.pool.attempts.succeed()
+                if done is None:
                     await self.pool.turns.wait()
             except Exception as error:  # noqa: BLE001 - the worker survives any error of a job
                 # The claimed jobs are due again when their lease expires, or they are released.
                 if isinstance(error, ServiceError):
                     self.lost.note()
-                log_failure(error)
+                self.pool.attempts.fail(error)
                 await asyncio.sleep(RETRY_S)
 
     async def work(self) -> int | None:
@@ -132,14 +137,6 @@ class Worker:
             await self.writer.write([JobOutcome(job=job, next=dead) for job in stuck])
         for kind, some in _group([job for job in jobs if not _is_stuck(job)]):
             await self.handlers[kind].handle(some)
-
-
-def log_failure(error: Exception) -> None:
-    """Log that work is left for later, because the store failed or something is wrong."""
-    if isinstance(error, ClarionError):
-        get_logger().warning("work_delayed", code=error.code)
-    else:
-        get_logger().error("work_failed", exc_info=error)
 
 
 def _is_stuck(job: Job) -> bool:

@@ -17,7 +17,7 @@ from clarion.http.asgi import Framework, Message, Receive, Scope, Send, identity
 from clarion.http.strangers import Peers
 from clarion.http.visitors import read_visitor
 from clarion.nodes.port import Limits, Quota
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import log_failure
 
 if TYPE_CHECKING:
     from clarion.http.callers import ApiRequest
@@ -84,7 +84,7 @@ class AuditedFramework:
         try:
             await recording.finish(result, scope.get(_ERROR))
         except ClarionError as error:
-            get_logger().error("audit_failed", request_id=scope[REQUEST_ID], code=error.code)
+            log_failure("audit_failed", error, request_id=scope[REQUEST_ID])
             return error if result is AuditResult.DONE else None
         return None
 

@@ -15,7 +15,8 @@ from clarion.nodes.port import Dependency, Membership
 from clarion.telemetry.metrics import Metrics
 
 CHECK_TIMEOUT_S = 2.0
-CHECK_EVERY_S = 10.0
+# An outage is noticed, and its end, within twice this time.
+CHECK_EVERY_S = 2.0
 _NO_STORE = (b"cache-control", b"no-store")
 _TEXT = (
     (b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),

@@ -16,13 +16,14 @@ from itertools import islice
 
 import msgspec
 
-from clarion.errors import Overloaded, ServiceError, TooManyRequests
+from clarion.errors import Overloaded, TooManyRequests
 from clarion.inbox.model import InboxState
 from clarion.inbox.port import Inboxes
 from clarion.nodes.bus import ALONE, Bus
 from clarion.nodes.watch import Watch
 from clarion.pacing import Pace
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 # How often changes by other nodes are looked for: while the bus is disconnected, and otherwise.
 POLL_S = 3.0
@@ -225,12 +226,11 @@ class LiveClients:
 
     async def run(self) -> None:
         """Look for changes by other nodes that the bus did not bring, until cancelled."""
+        work = Work("inbox_poll")
         while True:
             await self._watch.until_due()
-            try:
+            with work.attempt():
                 await self.poll()
-            except ServiceError as error:
-                get_logger().warning("inbox_poll_failed", code=error.code)
 
     async def poll(self) -> None:
         """Wake the clients whose inbox has changed since the last poll."""

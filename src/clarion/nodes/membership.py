@@ -15,6 +15,7 @@ from clarion.errors import ClarionError
 from clarion.nodes.model import Node
 from clarion.nodes.sql import NodeRecords
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 BEAT_S = 2.0
 # A node that has not changed in this number of looks in a row, two seconds apart, is gone.
@@ -57,11 +58,10 @@ class SharedMembership:
 
     async def run(self) -> None:
         """Beat every two seconds, until cancelled."""
+        work = Work("membership")
         while True:
-            try:
+            with work.attempt():
                 await self.beat()
-            except ClarionError as error:  # the store is away; the next time will do
-                get_logger().warning("heartbeat_failed", code=error.code)
             await asyncio.sleep(BEAT_S)
 
     async def beat(self) -> None:

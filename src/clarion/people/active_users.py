@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection
 from enum import Enum, auto
 
 from clarion.clock import Clock
-from clarion.errors import NotFound, ServiceError
+from clarion.errors import NotFound
 from clarion.fields import explain_missing_user
 from clarion.nodes.bus import ALONE, Bus
 from clarion.nodes.cache import NodeCache
@@ -21,7 +21,7 @@ from clarion.nodes.watch import Watch
 from clarion.people.erasure.gone_users import GoneUsers
 from clarion.people.model import UserStatus
 from clarion.people.sql import Users
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 KNOWN_MS = 3_000
 KNOWN_LIMIT = 100_000
@@ -150,12 +150,11 @@ class ActiveUsers:
 
     async def run(self) -> None:
         """Look for users who became inactive on any node, until cancelled."""
+        work = Work("inactive_users")
         while True:
             await self._watch.until_due()
-            try:
+            with work.attempt():
                 await self.poll()
-            except ServiceError as error:
-                get_logger().warning("inactive_users_poll_failed", code=error.code)
 
     async def poll(self) -> None:
         """Disconnect the users who were recently deactivated, deleted or erased."""

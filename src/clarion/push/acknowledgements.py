@@ -15,7 +15,7 @@ from clarion.push.metrics import GatewayMetrics
 from clarion.push.model import Message, MessageStatus
 from clarion.push.sql.topics import Broadcasts
 from clarion.sockets.tasks import BackgroundTasks
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 from clarion.telemetry.traces import OFF, Attribute, StepKind, Tracer
 
 RETRY_S = 1.0
@@ -50,6 +50,7 @@ class Acknowledgements:
         self._gather_s = gather_s
         self._tracer = tracer
         self._pace = Pace()
+        self._work = Work("acknowledgements")
         self._is_recording = False
         self._delivered: _Delivered = {}
         # The device and the topic of the cursors that may have moved since they were last stored.
@@ -97,10 +98,10 @@ class Acknowledgements:
         delivered, self._delivered = self._delivered, {}
         rows = [(*key, cursor.acknowledged) for cursor, key in moved.items() if cursor.advance()]
         for part in cut(rows, ROWS_LIMIT):
-            await _repeat(self._broadcasts.advance_many, part)
+            await _repeat(self._broadcasts.advance_many, part, self._work)
         direct = [each for some in delivered.values() for each in some if each.topic is None]
         for some in cut(direct, ROWS_LIMIT):
-            await _repeat(self._acknowledge, some)
+            await _repeat(self._acknowledge, some, self._work)
         async for connection, messages in self._pace.over(delivered.items()):
             self._settle(connection, messages)
 
@@ -136,11 +137,15 @@ class Acknowledgements:
         span.end()
 
 
-async def _repeat(write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T]) -> None:
+async def _repeat(
+    write: Callable[[Sequence[T]], Awaitable[None]], part: Sequence[T], work: Work
+) -> None:
     """Retry until it is written: devices do not repeat acknowledgements."""
     while True:
         try:
-            return await write(part)
+            await write(part)
         except ServiceError as error:
-            get_logger().warning("acknowledgements_wait", code=error.code, count=len(part))
+            work.fail(error)
             await asyncio.sleep(RETRY_S)
+        else:
+            return work.succeed()

@@ -16,7 +16,7 @@ from clarion.nodes.bus import Bus
 from clarion.nodes.watch import Watch
 from clarion.push.connections import Connection, Connections
 from clarion.push.dispatch import Dispatch
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 EVERY_S = 10.0
 DEVICES_AT_ONCE = 500
@@ -41,6 +41,7 @@ class CatchUp:
         self._connections = connections
         self._watch = Watch(bus, disconnected_s=every_s)
         self._pause_s = pause_s
+        self._work = Work("catch_up")
         dispatch.forwarding.on_unreadable = self._watch.note_gap
 
     async def run(self) -> None:
@@ -55,8 +56,9 @@ class CatchUp:
             try:
                 await self._dispatch.catch_up(app_id, chunk)
             except ServiceError as error:
-                get_logger().warning("catch_up_failed", code=error.code)
+                self._work.fail(error)
                 return self._watch.note_gap()
+            self._work.succeed()
             await asyncio.sleep(random.uniform(0, self._pause_s))  # noqa: S311 - jitter
         return None
 

@@ -18,7 +18,7 @@ from clarion.nodes.watch import Watch
 from clarion.pacing import cut
 from clarion.push.model import Device
 from clarion.push.registry import Registry
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 CHUNK = 500
 PAUSE_S = 0.25
@@ -44,6 +44,7 @@ class DeviceChanges:
         self._registry = registry
         self._find_deleted_apps = find_deleted_apps
         self._pause_s = pause_s
+        self._work = Work("device_changes")
         self._watch = Watch(bus, disconnected_s=pause_s, connected_s=CHECK_S)
 
     async def run(self) -> None:
@@ -69,8 +70,9 @@ class DeviceChanges:
         try:
             await self._registry.check(app_id, devices, self._find_deleted_apps)
         except ServiceError as error:
-            get_logger().warning("device_check_failed", code=error.code)
+            self._work.fail(error)
             return False
+        self._work.succeed()
         return True
 
 

@@ -15,7 +15,7 @@ from clarion.clock import Clock
 from clarion.errors import ServiceError
 from clarion.nodes.bus import Bus
 from clarion.push.dispatch import Dispatch
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Work
 
 # With the time until a bus that hangs is noticed, a message is found within five seconds.
 EVERY_S = 2.0
@@ -45,6 +45,7 @@ class RecentMessages:
         self._clock = clock
         self._every_s = every_s
         self._read_at_once = read_at_once
+        self._work = Work("recent_messages")
         # Until when nothing was missed.
         self._until = clock.now()
         # What the last read found: sequences and devices, and the last sequences of topics.
@@ -73,8 +74,9 @@ class RecentMessages:
             await self._read_messages((self._until - OVERLAP_MS) * 1000)
             self._topics = await self._dispatch.topics.catch_up_published(self._topics)
         except ServiceError as error:  # the next read begins where this one did
-            get_logger().warning("recent_messages_failed", code=error.code)
+            self._work.fail(error)
         else:
+            self._work.succeed()
             self._until = began
 
     async def _read_messages(self, after: int) -> None:

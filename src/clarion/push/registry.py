@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from clarion.access.port import Vault
-from clarion.clock import Clock
+from clarion.clock import Clock, from_monotonic
 from clarion.errors import FieldFault, InvalidFields
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.nodes.cache import NodeCache
@@ -145,6 +145,12 @@ class Registry:
             # A change since the read began may not be in what was read, and found no connection.
             if device is None or not self.changes.has(device.id, before):
                 return device
+
+    def last_active_at(self, device: Device) -> int:
+        """Return when it last sent something over its connection here, or else was seen."""
+        connection = self.connections.get(device.id)
+        session = connection.session if connection else None
+        return from_monotonic(self._clock, session.received_at) if session else device.last_seen_at
 
     def propose(
         self,

@@ -280,7 +280,7 @@ class Settings:
         5,
         0,
         1_000,
-        "Connections of a device that fail, one after the other, before it is left alone for 15 to "
+        "Connections of a device that fail, one after the other, before it is refused for 15 to "
         "30 seconds; 0 for never.",
     )
     category_per_hour: int = _number(

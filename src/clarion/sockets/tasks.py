@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from clarion.errors import ClarionError
-from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import log_failure
 
 
 class BackgroundTasks:
@@ -33,4 +33,4 @@ async def _log_failure(work: Coroutine[None, None, None]) -> None:
         await work
     except ClarionError as error:
         # Nothing is lost: what a client has not acknowledged is sent again.
-        get_logger().warning("socket_task_failed", code=error.code)
+        log_failure("socket_task_failed", error)

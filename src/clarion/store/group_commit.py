@@ -8,13 +8,14 @@ the next one begins soon, whatever one app writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from clarion.errors import ClarionError, Conflict, InternalError, Overloaded, StoreUnavailable
 from clarion.store.batch import Done, Failed, Outcome, Refused
 from clarion.store.fair_queue import FairQueue, Waiting, size_of
 from clarion.store.statement import Row, Unit
+from clarion.telemetry.outages import QUIET_S, Outage
 from clarion.telemetry.tallies import Tally
 
 # After this time the disk or database is assumed to be stuck, and new units are refused.
@@ -56,8 +57,14 @@ class GroupCommit:
         waiting_limit: int,
         batch_limit: int,
         commit_limit_s: float = COMMIT_LIMIT_S,
+        on_unavailable: Callable[[StoreUnavailable], None] = lambda _error: None,
+        refusals: Outage | None = None,
     ) -> None:
         self._commit_limit_s = commit_limit_s
+        # Called for a batch that failed because the database did not answer.
+        self._on_unavailable = on_unavailable
+        # Those of one database share it.
+        self._refusals = refusals or make_refusals()
         # Since the start, for the metrics.
         self.units = self.batches = self.refused = 0
         self.sizes, self.times = Tally(_SIZES), Tally()
@@ -97,8 +104,9 @@ class GroupCommit:
         future: asyncio.Future[Rows | None] = self._loop.create_future()
         try:
             self._queue.add(unit, size_of(unit), future)
-        except Overloaded:
+        except Overloaded as error:
             self.refused += 1
+            self._refusals.begin(error.detail)
             raise
         self._wake.set()
         return future
@@ -134,8 +142,10 @@ class GroupCommit:
             self.sizes.add(len(batch))
             self.times.add(self._loop.time() - began)
             _check_length(outcomes, batch)
+            self._refusals.end()
         except ClarionError as error:
             outcomes = [_Undone(error)] * len(batch)
+            self._report(error)
         except Exception as error:  # noqa: BLE001 - the callers must never wait forever
             undone = _Undone(InternalError(f"{type(error).__name__} in the writer"), error)
             outcomes = [undone] * len(batch)
@@ -150,6 +160,18 @@ class GroupCommit:
 
     def _mark_stuck(self) -> None:
         self.is_stuck = True
+        self._refusals.begin(f"A commit takes longer than {self._commit_limit_s:g} s")
+
+    def _report(self, error: ClarionError) -> None:
+        if isinstance(error, StoreUnavailable):
+            self._on_unavailable(error)
+        else:
+            self._refusals.begin(error.detail)
+
+
+def make_refusals() -> Outage:
+    """Return what logs that writes are refused, and that they are accepted again."""
+    return Outage("writes_refused", "writes_accepted", quiet_s=QUIET_S, is_shared=True)
 
 
 def _check_length(outcomes: Sequence[Outcome], batch: Sequence[Waiting]) -> None:

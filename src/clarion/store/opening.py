@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import apsw
 
 from clarion.store.migrations.plan import OnPostponed, log_postponed
+from clarion.store.postgres.address import name_host
 from clarion.store.slots import USUAL, SlowReadLimits
 from clarion.store.sqlite import engine as sqlite
+from clarion.store.sqlite.moved import refuse_moved
 from clarion.store.statement import Row, Statement, Value
 from clarion.system.child_process import Child
 
@@ -31,7 +34,7 @@ def describe_url(url: str) -> str:
         return f"SQLite {path}"
     parts = urlsplit(url)
     query = parse_qs(parts.query)
-    host = parts.netloc.rpartition("@")[2] or query.get("host", ["this machine"])[0]
+    host = name_host(url)
     name = parts.path.removeprefix("/") or query.get("dbname", [""])[0]
     return f"PostgreSQL {name} at {host}" if name else f"PostgreSQL at {host}"
 
@@ -40,8 +43,10 @@ async def migrate(url: str, on_postponed: OnPostponed = log_postponed) -> list[s
     """Apply the missing migrations and return their titles.
 
     `on_postponed` is called for an `after` step that waits for nodes of earlier releases.
+    `StartError` if there is no SQLite database because it was copied to PostgreSQL.
     """
     if path := sqlite_path(url):
+        refuse_moved(Path(path))
         return sqlite.migrate(path)
     from clarion.store.postgres import engine as postgres  # noqa: PLC0415 - only with PostgreSQL
 

@@ -29,6 +29,7 @@ class _Loop:
     started_at: float = 0.0
     failures: int = 0  # in a row
     restarts: int = 0
+    failed_by: str = ""  # the type of the last error
 
 
 class Supervisor:
@@ -84,9 +85,18 @@ class Supervisor:
                 loop.failures = 0
             loop.failures += 1
             loop.restarts += 1
-            get_logger().error("loop_failed", loop=name, restarts=loop.restarts, exc_info=error)
+            _report(name, loop, error)
             pause_s = self._first_pause_s * 2 ** (loop.failures - 1)
             await asyncio.sleep(min(pause_s, LONGEST_PAUSE_S))
+
+
+def _report(name: str, loop: _Loop, error: Exception | None) -> None:
+    """Log a failure with its stack, unless it is like the one before."""
+    before, loop.failed_by = loop.failed_by, type(error).__name__
+    if loop.failures > 1 and before == loop.failed_by:
+        get_logger().debug("loop_failed", loop=name, restarts=loop.restarts)
+    else:
+        get_logger().error("loop_failed", loop=name, restarts=loop.restarts, exc_info=error)
 
 
 def _is_failing(loop: _Loop, now: float) -> bool:

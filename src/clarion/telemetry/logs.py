@@ -27,6 +27,12 @@ _MINUTE_S = 60.0
 _LEVELS = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
 
 
+class Process:
+    """Which of several processes of a server this is; the first one also if it is alone."""
+
+    is_first = True
+
+
 class Handled:
     """A request that is handled: its id, and its headers by their lower-case names.
 
@@ -78,6 +84,7 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
 
     If it is one of several, each line has its number.
     """
+    Process.is_first = process in {None, 1}
     is_console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderers: list[Processor] = (
         [_escape_controls, structlog.dev.ConsoleRenderer()]
@@ -94,7 +101,8 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
             *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _SafeStream(sys.stderr))),
+        # In one write, with its end: the lines of several processes must not mix.
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _SafeStream(sys.stderr))),
         cache_logger_on_first_use=False,
     )
     # asyncpg logs every failed attempt with its stack; we log what it means for the service. Of

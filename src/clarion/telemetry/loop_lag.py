@@ -19,8 +19,11 @@ from types import FrameType
 from clarion.telemetry.logs import get_logger
 
 _INTERVAL_S = 0.025
-# A loop that is later than this is stalled: people notice a tenth of a second.
+# A loop that is later than this is stalled: people notice a tenth of a second. It is logged if this
+# thread worked as long. Otherwise the machine was busy or asleep, or waited for its disk: that is
+# logged if it took longer.
 STALL_S = 0.05
+WAIT_S = 0.25
 # One line of the log a second; the next one has the number of stalls between them.
 _LOG_INTERVAL_S = 1.0
 _FRAMES = 4
@@ -74,6 +77,8 @@ class LoopWatch:
 
     def _report(self, now: float, lag_s: float, cpu_s: float, place: str) -> None:
         self.stalls += 1
+        if cpu_s < STALL_S and lag_s < WAIT_S:
+            return
         if now - self._logged_at < _LOG_INTERVAL_S:
             self._unlogged += 1
             return

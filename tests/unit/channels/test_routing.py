@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from clarion.catalog.model import Channel
 from clarion.channels.breaker import OPEN_MS, BreakerState
@@ -200,6 +201,33 @@ async def test_a_provider_that_fails_is_left_alone_for_a_while() -> None:
     world.clock.advance(OPEN_MS[1])
     assert await world.send() == [("first", Delivered)]
     assert world.routing.count_open() == {("email", "scripted"): 0}
+
+
+async def test_the_log_has_one_line_when_it_is_left_alone_and_one_when_it_takes_messages() -> None:
+    world = World("first")
+    world.script("first", *[RETRY] * 7)
+    with capture_logs() as logs:
+        for _ in range(5):
+            await world.send()
+        for _ in range(3):  # each time the one attempt fails, or at last succeeds
+            assert [await world.send() for _ in range(2)] == [[("first", NotTried)]] * 2
+            world.clock.advance(OPEN_MS[1])
+            await world.send()
+    first, last = [each for each in logs if each["log_level"] != "debug"]
+    about = {"app_id": "app", "channel": "email", "provider": "first", "kind": "scripted"}
+    assert first == about | {
+        "event": "provider_circuit_open",
+        "log_level": "warning",
+        "code": RETRY.error_code,
+        "cause": "Attempts fail.",
+    }
+    assert last == about | {
+        "event": "provider_circuit_closed",
+        "log_level": "warning",
+        "waited": 6,
+        "failures": 3,
+        "duration_s": 3 * OPEN_MS[1] / 1000,
+    }
 
 
 async def test_what_fails_for_some_addresses_does_not_stop_the_others() -> None:

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_is_explained(text: str | bytes, reason: str)
 
 def test_a_row_with_too_few_values_is_a_fault_of_its_line() -> None:
     found = read("id,name\nana\nbo,Bo\n", FileFormat.CSV)
-    assert found[0] == Fault(2, "", "has 1 values, not 2")
+    assert found[0] == Fault(2, "", "has 1 value, not 2")
     assert decoded(found) == [(3, {"id": "bo", "name": "Bo"})]
 
 

@@ -300,7 +300,7 @@ async def test_a_node_that_does_not_count_is_silent_until_the_store_does_not_kno
             assert not bus.is_connected
             del known["b"]
             await until(lambda: bus.is_connected and received.gaps == 1)
-        assert [each["event"] for each in logs] == ["node_silent", "nodes_heard"]
+        assert [each["event"] for each in logs] == ["node_unreachable", "nodes_reachable"]
 
 
 async def test_presence_is_kept_while_another_node_is_silent(

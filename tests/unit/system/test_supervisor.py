@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from clarion.system.supervisor import FAILURES_LIMIT, Supervisor
 
@@ -52,6 +53,18 @@ async def test_a_loop_that_fails_or_ends_is_started_again(
     assert loop.runs == 3
     assert supervisor.count_restarts() == {"loop": 2}
     assert supervisor.find_failing() == []
+
+
+async def test_a_loop_that_keeps_failing_in_one_way_is_logged_once_with_its_stack(
+    supervisor: Supervisor,
+) -> None:
+    loop = Loop(3, ValueError("broken"))
+    with capture_logs() as logs:
+        supervisor.start("loop", loop.run)
+        async with asyncio.timeout(60):
+            await loop.is_running.wait()
+    assert [each["log_level"] for each in logs] == ["error", "debug", "debug"]
+    assert isinstance(logs[0]["exc_info"], ValueError)
 
 
 async def test_a_loop_that_keeps_failing_is_reported_and_the_others_go_on(

@@ -1,5 +1,6 @@
 """Logs: one JSON object a line, at the level that was set, on standard error."""
 
+import io
 import json
 import logging
 import subprocess
@@ -19,6 +20,22 @@ from clarion.telemetry.logs import configure, get_logger
 def restored() -> Iterator[None]:
     yield
     structlog.reset_defaults()
+
+
+def test_a_line_is_one_write_with_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of several processes would mix otherwise."""
+
+    class Writes(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    written: list[str] = []
+    monkeypatch.setattr("sys.stderr", Writes())
+    configure("info", "json")
+    get_logger().info("ready")
+    (line,) = written
+    assert line.endswith("}\n")
 
 
 def test_a_line_is_a_json_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,15 @@ async def test_a_loop_that_waits_is_not_charged_with_processor_time(
     assert line["cpu_ms"] < 50
 
 
+async def test_a_loop_that_waits_for_a_moment_is_counted_and_not_logged(
+    watch: LoopWatch, lines: LINES
+) -> None:
+    time.sleep(0.1)  # noqa: ASYNC251 - the loop is to be blocked
+    await asyncio.sleep(0.05)
+    assert watch.stalls >= 1
+    assert [each for each in lines if each["lag_ms"] < 250 and each["cpu_ms"] < 50] == []
+
+
 async def test_many_stalls_make_one_line_a_second_and_each_is_counted(
     watch: LoopWatch, lines: LINES
 ) -> None:

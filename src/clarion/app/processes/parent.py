@@ -215,11 +215,12 @@ class ProcessGroup:
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop_all)
+            loop.add_signal_handler(number, self._stop_all, number.name)
 
-    def _stop_all(self) -> None:
-        if not self._stop.is_set():
-            get_logger().info("stopping", grace_s=self._settings.grace_s)
+    def _stop_all(self, reason: str | None = None) -> None:
+        """Stop the processes. Without a reason, one of them has failed: what is raised says why."""
+        if reason and not self._stop.is_set():
+            get_logger().info("stopping", reason=reason, grace_s=self._settings.grace_s)
         self._stop.set()
         self._changed.set()
         for child in self._children.values():

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from clarion.errors import count
+
 # Twilio accepts 1,600 characters, which it advises against; many carriers drop more than ten.
 SEGMENTS_LIMIT = 10
 
@@ -44,8 +46,7 @@ class SmsSegments:
     count: int
 
     def __str__(self) -> str:
-        plural = "" if self.count == 1 else "s"
-        return f"{self.count} segment{plural}, {self.encoding}"
+        return f"{count(self.count, 'segment')}, {self.encoding}"
 
 
 def count_segments(text: str) -> SmsSegments:

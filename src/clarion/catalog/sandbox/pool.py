@@ -14,6 +14,7 @@ from clarion.catalog.sandbox.process import ProcessEnded, SandboxProcess
 from clarion.catalog.sandbox.slots import AppSlots
 from clarion.errors import Overloaded, TooManyRequests
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import Outage
 
 # An app has at most one of them at a time, so one that keeps it busy does not stop the others.
 PROCESSES = 2
@@ -27,6 +28,7 @@ class ProcessSandbox:
     """The `Sandbox` port. Its processes start when they are first needed."""
 
     def __init__(self, per_minute_s: float, *, processes: int = PROCESSES) -> None:
+        self._outage = Outage("sandbox_unavailable", "sandbox_available")
         self._budget = ProcessorBudget(per_minute_s, time.monotonic)
         self._slots = AppSlots(processes)
         self._idle: list[SandboxProcess] = []
@@ -79,7 +81,7 @@ class ProcessSandbox:
     async def _do(self, app_id: str, job: Job) -> JobResult:
         kind, message = type(job).__name__, _encode(job)
         while True:
-            process = self._idle.pop() if self._idle else await _start()
+            process = self._idle.pop() if self._idle else await self._start()
             try:
                 answer = _decode(await process.run(message))
             except ProcessEnded as ended:
@@ -97,16 +99,17 @@ class ProcessSandbox:
             self.jobs[kind, "refused" if answer.faults else "done"] += 1
             return answer
 
+    async def _start(self) -> SandboxProcess:
+        try:
+            process = await SandboxProcess.start()
+        except OSError as error:
+            self._outage.begin(error.strerror or type(error).__name__)
+            raise Overloaded("The process for templates and schemas cannot be started.") from error
+        self._outage.end()
+        return process
+
     def _note_end(self, app_id: str, kind: str, reason: str) -> None:
         get_logger().warning("sandbox_process_ended", app=app_id, job=kind, reason=reason)
         self._budget.charge(app_id, KILLED_S)
         self.restarts[reason] += 1
         self.jobs[kind, "killed"] += 1
-
-
-async def _start() -> SandboxProcess:
-    try:
-        return await SandboxProcess.start()
-    except OSError as error:
-        get_logger().error("sandbox_unavailable", exc_info=error)
-        raise Overloaded("The process for templates and schemas cannot be started.") from error

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from clarion.cli.device.connection import Notification, Ready
 from clarion.cli.device.credentials import Device
+from clarion.errors import count
 
 _PAYLOAD_SHOWN = 200
 _LATENCIES = 1_000
@@ -128,7 +129,7 @@ class Summary(Output):
             _write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
 
     def _describe(self) -> str:
-        line = f"{len(self._online):,} of {self._total:,} devices connected, "
+        line = f"{len(self._online):,} of {count(self._total, 'device')} connected, "
         line += f"{self._received:,} received, {self._rate:,.0f} per second"
         if self._latencies:
             median, slowest = statistics.median(self._latencies), max(self._latencies)
@@ -187,8 +188,3 @@ def duration(milliseconds: int) -> str:
     if milliseconds < _DAY_MS:
         return f"{milliseconds // _HOUR_MS} h"
     return count(milliseconds // _DAY_MS, "day")
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number and its noun, in the plural if needed: 1 day, 2 days."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -10,7 +10,8 @@ from clarion.errors import ServiceError
 from clarion.nodes.redis.address import parse_address
 from clarion.nodes.redis.client import FAILURES, RedisClient
 from clarion.nodes.redis.link import RedisRefused
-from clarion.telemetry.logs import get_logger
+from clarion.system.connection_faults import describe_fault
+from clarion.telemetry.outages import Outage
 
 PROBE_EVERY_S = 0.5
 # One that keeps opening is probed less often, and logs less.
@@ -30,6 +31,7 @@ class RedisUnavailable(ServiceError):
     """Redis did not answer."""
 
     code = "redis_unavailable"
+    is_reported = True
 
 
 class RedisBreaker:
@@ -42,6 +44,10 @@ class RedisBreaker:
     def __init__(self, client: RedisClient, *, probe_every_s: float = PROBE_EVERY_S) -> None:
         self.client = client
         client.on_lost = self.open
+        self._host = ", ".join(f"{each.host}:{each.port}" for each in client.address.servers)
+        self._outage = Outage(
+            "redis_unavailable", "redis_available", is_shared=True, host=self._host
+        )
         # Called at each change: with 1 if Redis is available, else with 0.
         self.on_change: Callable[[int], None] = lambda _is_available: None
         self.opened = asyncio.Event()
@@ -71,7 +77,7 @@ class RedisBreaker:
         self.opened.set()
         self.closed.clear()
         effect = "each node counts limits on its own, and receives nothing from other nodes"
-        get_logger().warning("redis_unavailable", effect=effect, error=_name(error))
+        self._outage.begin(self._describe(error), error=_name(error), effect=effect)
         self.on_change(0)
 
     async def check(self) -> None:
@@ -102,7 +108,7 @@ class RedisBreaker:
             self._closed_at = asyncio.get_running_loop().time()
             self.opened.clear()
             self.closed.set()
-            get_logger().info("redis_available")
+            self._outage.end()
             self.on_change(1)
 
     async def run(self) -> None:
@@ -116,6 +122,11 @@ class RedisBreaker:
                     await self.check()
                     break
                 await asyncio.sleep(self._pause_s())
+
+    def _describe(self, error: BaseException) -> str:
+        if isinstance(error, RedisRefused):
+            return f"Redis refuses commands: {_name(error)}"
+        return describe_fault(error, self._host)
 
     def _pause_s(self) -> float:
         return min(self._probe_every_s * (1 << min(self._openings, 10)), _LONGEST_PAUSE_S)

@@ -212,7 +212,7 @@ class RedisBus:
             await self._breaker.closed.wait()
             try:
                 await self._subscribe()
-                get_logger().info("heard_again", disconnected_s=round(clock() - lost_at, 3))
+                get_logger().info("bus_connected", disconnected_s=round(clock() - lost_at, 3))
                 await self._probe_until_lost()
             except FAILURES as error:
                 self._breaker.open(error)
@@ -221,7 +221,7 @@ class RedisBus:
                 self._subscribed.clear()
             if was_connected:
                 lost_at = clock()
-                get_logger().warning("bus_deaf", effect="messages of other nodes are not received")
+                get_logger().debug("bus_disconnected")  # `redis_unavailable` is logged
 
     async def beat(self) -> None:
         """Refresh what this node holds before it expires, and remove what has expired."""
@@ -544,9 +544,9 @@ class RedisBus:
         for node_id, node in self._members.silent.items():
             if node_id not in before:
                 effect = "its changes are not received"
-                get_logger().warning("node_silent", node=node, node_id=node_id, effect=effect)
+                get_logger().warning("node_unreachable", node=node, node_id=node_id, effect=effect)
         if before and not self._members.silent:
-            get_logger().info("nodes_heard", nodes=sorted(before.values()))
+            get_logger().warning("nodes_reachable", nodes=sorted(before.values()))
             self._receivers.miss()
 
     async def _write_presence(self) -> None:

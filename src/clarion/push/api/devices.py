@@ -440,7 +440,7 @@ def _state(device: Device, registry: Registry) -> ConnectionStateView:
         online=session is not None,
         foreground=session is not None and session.is_foreground,
         enabled=session is None or session.is_enabled,
-        last_active_at=to_rfc3339(session.received_at if session else device.last_seen_at),
+        last_active_at=to_rfc3339(registry.last_active_at(device)),
     )
 
 

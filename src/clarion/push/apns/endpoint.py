@@ -17,6 +17,7 @@ from clarion.push.apns.provider_tokens import Provider, ProviderTokens
 from clarion.push.apns.reasons import Reason, Rejected
 from clarion.push.apns.request import LARGE_PAYLOAD_LIMIT_BYTES, check_repeated
 from clarion.telemetry.logs import get_logger
+from clarion.telemetry.outages import log_failure
 
 # Everything below these prefixes is answered in the format of APNs, unknown paths too.
 DEVICE_PREFIX = "/3/"
@@ -118,7 +119,7 @@ class ApnsEndpoint:
         except Rejected as rejected:
             response = self._reject(request, id_header, rejected)
         except ClarionError as error:
-            get_logger().warning("push_not_stored", request_id=request.id, code=error.code)
+            log_failure("push_not_stored", error, request_id=request.id)
             response = self._reject(request, id_header, Rejected(Reason.SERVICE_UNAVAILABLE))
         except Exception:  # noqa: BLE001 - a provider always gets a response it can read
             get_logger().exception("push_failed", request_id=request.id)

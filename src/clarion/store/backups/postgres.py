@@ -112,7 +112,7 @@ async def restore(archive: Archive, url: str, on_progress: OnProgress) -> None:
 async def _refuse_tables(connection: asyncpg.Connection) -> None:
     if found := await connection.fetch(_TABLES):
         raise StartError(
-            f"The database is not empty: it has {len(found)} tables, such as {found[0][0]}. "
+            f"The database is not empty: it has the table {found[0][0]}. "
             "Create a new one with createdb, and name it with --database."
         )
 

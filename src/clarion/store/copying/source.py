@@ -11,14 +11,13 @@ import apsw
 from clarion.errors import CommandFailed
 from clarion.store.copying.tables import CopiedTable
 from clarion.store.migrations.plan import apply_to_sqlite
+from clarion.store.sqlite.moved import find_moved, next_name
 from clarion.store.statement import Row
 
 # Rows that are read at once: as many, or as much text.
 BATCH_ROWS = 2_000
 _BATCH_BYTES = 2 << 20
 _LIST_COLUMNS = "SELECT name, pk FROM pragma_table_info(?) ORDER BY cid"
-_MOVED_END = ".migrated"
-_MOVED_LIMIT = 1_000
 
 
 class Source:
@@ -36,6 +35,11 @@ class Source:
         `CommandFailed` if another process uses it.
         """
         if not Path(path).is_file():
+            if moved := find_moved(Path(path)):
+                raise CommandFailed(
+                    f"{path} was copied already, and is now {moved}. Start the server with "
+                    f"--database, or copy again with --from {moved}."
+                )
             raise CommandFailed(f"There is no database {path}. Choose one with --from.")
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -60,8 +64,7 @@ class Source:
     def move_away(self) -> Path:
         """Close the database and rename its file, so that no server starts with it by mistake."""
         self.close()
-        names = (f"{self.path}{_MOVED_END}{number}" for number in ("", *range(2, _MOVED_LIMIT)))
-        moved = next(path for path in map(Path, names) if not path.exists())
+        moved = next_name(Path(self.path))
         # SQLite removes its log when it closes a database; if it could not, the log goes along.
         for end in ("-wal", ""):
             if Path(self.path + end).exists():

@@ -102,6 +102,11 @@ def find_newest(engine: str) -> int:
     return load(engine)[-1].version
 
 
+def find_oldest(engine: str) -> Migration:
+    """Return the migration that creates the first tables."""
+    return load(engine)[0]
+
+
 def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> list[Migration]:
     """Return the migrations that are missing; `MigrationError` if the database does not match.
 

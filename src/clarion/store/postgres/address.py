@@ -25,6 +25,13 @@ _UNKNOWN = (
 )
 
 
+def name_host(url: str) -> str:
+    """Return host and port as they are configured, without user and password."""
+    query = parse_qs(urlsplit(url).query)
+    named = [urlsplit(url).netloc.rpartition("@")[2], *query.get("host", [])]
+    return next(filter(None, (*named, os.environ.get("PGHOST"))), "this machine")
+
+
 def choose_tls(url: str) -> dict[str, Any]:
     """Return the options for the driver that are not in the URL.
 

@@ -12,9 +12,10 @@ import asyncpg
 
 from clarion.errors import ReadTooSlow, StartError, StoreUnavailable
 from clarion.store.companions import write_accompanied
-from clarion.store.group_commit import GroupCommit, Rows
+from clarion.store.group_commit import GroupCommit, Rows, make_refusals
 from clarion.store.migrations.plan import OnPostponed, apply_to_postgres, log_postponed
-from clarion.store.postgres.address import choose_tls
+from clarion.store.postgres.address import choose_tls, name_host
+from clarion.store.postgres.outage import DatabaseOutage, describe
 from clarion.store.postgres.runner import PostgresRunner
 from clarion.store.shared_reads import PAUSE_S
 from clarion.store.slots import BACKGROUND_LIMIT_S, USUAL, Slots, SlowReadLimits
@@ -56,26 +57,27 @@ ERRORS = (
 class _Readers:
     """The connections for one kind of reads."""
 
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, outage: DatabaseOutage) -> None:
         self._pool = pool
+        self._outage = outage
 
     @classmethod
     async def open(
-        cls, url: str, count: int, *, at_once: bool, limit_s: float | None = None
+        cls, outage: DatabaseOutage, count: int, *, at_once: bool, limit_s: float | None = None
     ) -> _Readers:
         """Open the connections; the server ends a read after the limit."""
         limit = {} if limit_s is None else {"statement_timeout": str(int(limit_s * 1000))}
         connect = _CONNECT | {"server_settings": SERVER_SETTINGS | limit}
         pool = await asyncpg.create_pool(
-            url,
+            outage.url,
             min_size=count if at_once else 0,
             max_size=count,
             max_inactive_connection_lifetime=0,
             reset=_skip_reset,
             **connect,
-            **choose_tls(url),
+            **choose_tls(outage.url),
         )
-        return cls(pool)
+        return cls(pool, outage)
 
     async def fetch(self, text: str, values: Row, *, within_s: float) -> list[Row]:
         try:
@@ -89,6 +91,7 @@ class _Readers:
         except asyncpg.QueryCanceledError as error:
             raise ReadTooSlow from error
         except ERRORS as error:
+            self._outage.note(error)
             raise StoreUnavailable from error
 
     async def close(self) -> None:
@@ -114,7 +117,9 @@ class PostgresEngine:
         runners: tuple[PostgresRunner, PostgresRunner],
         commits: tuple[GroupCommit, GroupCommit],
         limits: SlowReadLimits,
+        outage: DatabaseOutage,
     ) -> None:
+        self._outage = outage
         self.commit, self._apart = commits
         self._runners = runners
         self._readers = readers
@@ -139,16 +144,17 @@ class PostgresEngine:
         are opened `at_once`, and none later unless one is lost: the process may run out of
         descriptors. Otherwise those for reads are opened when they are needed.
         """
+        outage = DatabaseOutage(url)
         runner = PostgresRunner(partial(_connect_writer, url, on_connect))
         apart = PostgresRunner(partial(_connect_writer, url, None))
         try:
             await runner.open()
             await apart.open()
             readers = await asyncio.gather(
-                _Readers.open(url, _QUICK, at_once=at_once),
-                _Readers.open(url, _SLOW, at_once=at_once, limit_s=slow_reads.read_s),
-                _Readers.open(url, _BACKGROUND, at_once=at_once, limit_s=BACKGROUND_LIMIT_S),
-                _Readers.open(url, _CHECKS, at_once=at_once),
+                _Readers.open(outage, _QUICK, at_once=at_once),
+                _Readers.open(outage, _SLOW, at_once=at_once, limit_s=slow_reads.read_s),
+                _Readers.open(outage, _BACKGROUND, at_once=at_once, limit_s=BACKGROUND_LIMIT_S),
+                _Readers.open(outage, _CHECKS, at_once=at_once),
             )
         except ERRORS as error:
             raise StartError(
@@ -156,11 +162,14 @@ class PostgresEngine:
                 "ten: check max_connections of the server, and --processes."
             ) from error
         runners = (runner, apart)
-        commits = (
-            GroupCommit(runner, waiting_limit=waiting_limit, batch_limit=batch_limit),
-            GroupCommit(apart, waiting_limit=waiting_limit, batch_limit=batch_limit),
-        )
-        return cls(readers, runners, commits, slow_reads)
+        shared: dict[str, Any] = {
+            "waiting_limit": waiting_limit,
+            "batch_limit": batch_limit,
+            "on_unavailable": outage.note,
+            "refusals": make_refusals(),
+        }
+        commits = (GroupCommit(runner, **shared), GroupCommit(apart, **shared))
+        return cls(readers, runners, commits, slow_reads, outage)
 
     async def write(self, unit: Unit) -> Rows | None:
         return await write_accompanied(self.commit, unit)
@@ -192,6 +201,7 @@ class PostgresEngine:
         if self.commit.is_stuck:
             raise StoreUnavailable
         await self._checks.fetch("SELECT 1", (), within_s=_CHECK_S)
+        self._outage.end()
 
     async def close(self) -> None:
         await asyncio.gather(self.commit.close(), self._apart.close())
@@ -241,6 +251,13 @@ def describe_failure(error: Exception) -> StartError:
     return StartError(f"PostgreSQL failed: {said}. Try again.")
 
 
+def _explain(error: Exception, url: str) -> str:
+    if isinstance(error, ValueError):
+        return "the URL is not valid"
+    words = describe(error, name_host(url))
+    return f"{words[0].lower()}{words[1:]}"
+
+
 async def connect_or_explain(url: str) -> asyncpg.Connection:
     """Connect, or raise a `StartError` that says what to do, without the password."""
     try:
@@ -261,6 +278,6 @@ async def connect_or_explain(url: str) -> asyncpg.Connection:
                 "add ?sslmode=disable to --database."
             ) from error
         raise StartError(
-            f"PostgreSQL cannot be reached ({type(error).__name__}). "
+            f"PostgreSQL cannot be reached: {_explain(error, url)}. "
             "Check the host and port of --database and that the server is running."
         ) from error

@@ -18,6 +18,7 @@ from clarion.store.sqlite.reader import ThreadReader, open_quick_reader
 from clarion.store.sqlite.runner import open_connection
 from clarion.store.statement import Row, Statement, Unit, Value
 from clarion.system.child_process import Child
+from clarion.telemetry.outages import QUIET_S, Outage
 
 # A read that takes long holds the log. The writer does not wait for it; it tries again.
 _SCRUB_ATTEMPTS = 50
@@ -35,9 +36,15 @@ class SqliteEngine:
     shared_read_pause_s = 0.001
 
     def __init__(
-        self, path: str, process: WriterProcess, commit: GroupCommit, limits: SlowReadLimits
+        self,
+        path: str,
+        process: WriterProcess,
+        commit: GroupCommit,
+        limits: SlowReadLimits,
+        outage: Outage,
     ) -> None:
         self.commit = commit
+        self._outage = outage
         self._process = process
         self._reader = open_quick_reader(path)
         self._slow = ThreadReader(path, "slow-reads", limit_s=limits.read_s)
@@ -61,8 +68,16 @@ class SqliteEngine:
     ) -> SqliteEngine:
         """Open a database whose migrations are applied."""
         process = await WriterProcess.start(path, on_broken, writer)
-        commit = GroupCommit(process, waiting_limit=waiting_limit, batch_limit=batch_limit)
-        return cls(path, process, commit, slow_reads)
+        outage = Outage(
+            "database_unavailable", "database_available", quiet_s=QUIET_S, host=f"SQLite {path}"
+        )
+        commit = GroupCommit(
+            process,
+            waiting_limit=waiting_limit,
+            batch_limit=batch_limit,
+            on_unavailable=lambda error: outage.begin(error.detail),
+        )
+        return cls(path, process, commit, slow_reads, outage)
 
     async def write(self, unit: Unit) -> Rows | None:
         return await write_accompanied(self.commit, unit)
@@ -74,17 +89,27 @@ class SqliteEngine:
         try:
             return self._reader.execute(statement.text, statement.bind(**values)).fetchall()
         except apsw.Error as error:
-            raise StoreUnavailable from error
+            raise self._fail(error) from error
 
     async def fetch_slowly(self, statement: Statement, **values: Value) -> Sequence[Row]:
         row = statement.bind(**values)
         async with self._slow_slots.take(values.get("app_id")):
-            return await self._slow.fetch(statement.text, row)
+            return await self._read(self._slow, statement.text, row)
 
     async def fetch_in_background(self, statement: Statement, **values: Value) -> Sequence[Row]:
         row = statement.bind(**values)
         async with self._background_turn:
-            return await self._background.fetch(statement.text, row)
+            return await self._read(self._background, statement.text, row)
+
+    async def _read(self, reader: ThreadReader, text: str, row: Row) -> Sequence[Row]:
+        try:
+            return await reader.fetch(text, row)
+        except apsw.Error as error:
+            raise self._fail(error) from error
+
+    def _fail(self, error: apsw.Error) -> StoreUnavailable:
+        self._outage.begin(f"The file cannot be read ({type(error).__name__})")
+        return StoreUnavailable()
 
     async def scrub(self) -> bool:
         self._scrubs += 1
@@ -117,7 +142,8 @@ class SqliteEngine:
         try:
             self._reader.execute("SELECT 1").fetchall()
         except apsw.Error as error:
-            raise StoreUnavailable from error
+            raise self._fail(error) from error
+        self._outage.end()
 
     async def close(self) -> None:
         """Commit all waiting units, then close; a writer that hangs is killed."""

@@ -42,7 +42,10 @@ class ThreadReader:
         self._is_closed = False
 
     async def fetch(self, text: str, row: Row) -> Sequence[Row]:
-        """Return the rows; `ReadTooSlow` after the limit. No other read may be running."""
+        """Return the rows; `ReadTooSlow` after the limit, else the error of the driver.
+
+        No other read may be running.
+        """
         if self._is_closed:
             raise StoreUnavailable
         loop = asyncio.get_running_loop()
@@ -57,8 +60,6 @@ class ThreadReader:
             raise
         except apsw.InterruptError as error:
             raise ReadTooSlow from error
-        except apsw.Error as error:
-            raise StoreUnavailable from error
         finally:
             alarm.cancel()
 

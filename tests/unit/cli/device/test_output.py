@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from clarion.cli.device.connection import Notification
-from clarion.cli.device.output import count, describe_alert, duration, printable
+from clarion.cli.device.output import describe_alert, duration, printable
+from clarion.errors import count
 
 
 def message(payload: dict[str, Any]) -> Notification:

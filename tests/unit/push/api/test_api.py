@@ -14,6 +14,7 @@ from clarion.access.vault import Vault
 from clarion.catalog.catalog import Catalog
 from clarion.catalog.model import Category
 from clarion.catalog.sql import Categories, Templates, Types
+from clarion.clock import to_rfc3339
 from clarion.errors import InternalError
 from clarion.http.idempotency import Idempotency
 from clarion.http.router import answer_error
@@ -205,6 +206,18 @@ async def test_what_is_wrong_with_a_device_is_reported_by_field(
 ) -> None:
     status, problem = await api.ask("POST", "/v1/devices", {"platform": "ios"} | changes)
     assert (status, [each["field"] for each in problem["errors"]]) == (422, faults)
+
+
+async def test_a_connected_device_was_active_when_it_last_sent_something(api: Api) -> None:
+    """The connection counts by the monotonic clock, which begins anywhere."""
+    clock, device_id = api.gateway.clock, await api.register()
+    clock.step(NOW)
+    phone = await api.gateway.connect(await api.device(device_id))
+    phone.session.received_at = clock.monotonic()
+    clock.advance(5_000)
+    _, view = await api.ask("GET", f"/v1/devices/{device_id}")
+    assert view["state"]["online"]
+    assert view["state"]["last_active_at"] == to_rfc3339(clock.now() - 5_000)
 
 
 async def test_the_same_idempotency_key_registers_one_device(api: Api) -> None:
