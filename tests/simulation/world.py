@@ -166,7 +166,7 @@ class Provider:
         world, faults = self.world, self.world.faults
         world.note(f"send {message.notification.id[-12:]} to {message.user.id}")
         entry = len(self.sent)
-        self.sent.append((message, world.clock.now(), False))
+        self.sent.append((message, world.clock.monotonic(), False))
         await asyncio.sleep(faults.delay_s("provider"))
         if faults.happens("provider_hangs"):
             await asyncio.sleep(faults.chance.random() * 60)
@@ -496,7 +496,7 @@ class World:
             return
         self.erasing.add(user_id)
         await self.insist(f"erase {user_id}", lambda n: n.eraser.erase(APP, user_id))
-        self.erased[user_id] = len(self.provider.sent), self.clock.now()
+        self.erased[user_id] = len(self.provider.sent), self.clock.monotonic()
 
     async def edit(self) -> None:
         """Change a text to one that cannot be rendered, or back."""
@@ -632,6 +632,8 @@ class World:
         unfinished = {row[0] for row in self.disk.read(_UNFINISHED)}
         given = {each.notification.id for each, _, _ in self.provider.sent}
         self.overslept |= unfinished & given | {row[0] for row in self.disk.read(_SENDING)}
+        # What was being sent then is sent so much later.
+        self.erased = {who: (sent, at + milliseconds) for who, (sent, at) in self.erased.items()}
         if self.is_shared:
             # All that was planned meanwhile happens now: leases end, and so do connections.
             self.faults.counts["sleep"] += 1
