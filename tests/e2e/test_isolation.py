@@ -391,6 +391,7 @@ def link_event(**links: str) -> dict[str, Any]:
 @pytest.mark.parametrize("link", REFUSED_LINKS)
 @pytest.mark.parametrize("field", ["deeplink", "image_url"])
 def test_a_link_that_runs_code_is_refused(server: Server, field: str, link: str) -> None:
+    server.app.ask("PUT", "/v1/users/ana", {})
     event = link_event(**{field: link})
     assert server.app.post("/v1/events", event).fields == [field]
     assert server.app.post("/v1/explain", event).fields == [field]
@@ -418,6 +419,7 @@ def test_other_links_are_taken(server: Server, field: str, link: str) -> None:
 
 
 def test_an_image_is_fetched_by_http_only(server: Server) -> None:
+    server.app.ask("PUT", "/v1/users/ana", {})
     answer = server.app.post("/v1/events", link_event(image_url="ftp://example.com/b.png"))
     assert answer.fields == ["image_url"]
 

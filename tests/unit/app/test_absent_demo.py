@@ -8,7 +8,13 @@ from clarion.http.asgi import Message, Request
 from clarion.http.strangers import Peers
 from clarion.settings import Settings
 
-LOCAL = {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8080), "headers": []}
+LOCAL = {
+    "scheme": "http",
+    "http_version": "1.1",
+    "client": ("127.0.0.1", 1),
+    "server": ("127.0.0.1", 8080),
+    "headers": [],
+}
 
 
 async def receive() -> Message:
