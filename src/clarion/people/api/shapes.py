@@ -124,7 +124,7 @@ class UserBody(Body):
         return given_checks(self, partial(_check, now))
 
 
-class UserView(View):
+class UserView(View, kw_only=True):
     """A user of the calling app. A group of fields that is not set is left out."""
 
     id: str
@@ -145,17 +145,17 @@ class UserView(View):
     attributes: Annotated[dict[str, Any], Meta(description=_ATTRIBUTES)]
     metadata: Annotated[dict[str, Any], Meta(description=_METADATA)]
     consent: Annotated[dict[str, ConsentView], Meta(description=_CONSENT)]
-    billing_address: BillingAddress | UnsetType
+    billing_address: BillingAddress | UnsetType = UNSET
     """Where invoices are sent."""
-    business: Business | UnsetType
+    business: Business | UnsetType = UNSET
     """What bookkeeping and tax law ask for."""
-    growth: Growth | UnsetType
+    growth: Growth | UnsetType = UNSET
     """How the user came, and how content they are."""
-    enterprise: Enterprise | UnsetType
+    enterprise: Enterprise | UnsetType = UNSET
     """The organisation of the user."""
-    backup: Backup | UnsetType
+    backup: Backup | UnsetType = UNSET
     """What the user chose for backups in your system."""
-    intelligence: Intelligence | UnsetType
+    intelligence: Intelligence | UnsetType = UNSET
     """Figures about the user, computed by your systems."""
     last_login_at: Annotated[Timestamp | None, Meta(description=_LAST_LOGIN)]
     last_seen_at: Annotated[
