@@ -158,7 +158,7 @@ async def test_a_push_replaces_the_one_with_its_dedupe_key(
         for order in ("old", "new")
     ]
     for event in events:
-        send_and_wait(app, event)
+        # One after the other: of two that are sent at once, either may replace the other.
         find_push(app, send_and_wait(app, event)["event_id"], "sent")
     async with Connected(server, device) as phone:
         frame = await phone.read("notification")
