@@ -42,7 +42,8 @@ _TOO_DEEP = f"must be nested at most {NESTING_LIMIT} levels deep"
 _BESIDE_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\[\]{}]+')
 # One level down is 2, one up is 0.
 _STEPS = bytes.maketrans(b"[{]}", bytes((2, 2, 0, 0)))
-_USER_ID = re.compile(r"[A-Za-z0-9._~:@=+|-]{1,128}")
+USER_ID = r"[A-Za-z0-9._~:@=+|-]{1,128}"
+_USER_ID = re.compile(USER_ID)
 _TOPIC = re.compile(r"[A-Za-z0-9._~:=-]{1,200}")
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LANGUAGE = re.compile(
@@ -101,7 +102,7 @@ UserId = Annotated[
     Meta(
         description="The id that your application gives the user.",
         examples=["ana"],
-        extra_json_schema={"pattern": f"^{_USER_ID.pattern}$"},
+        extra_json_schema={"pattern": f"^{USER_ID}$"},
     ),
 ]
 TopicName = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import resources
 from urllib.parse import parse_qs
 
@@ -26,14 +27,20 @@ _IMAGES = "images/"
 
 async def answer(request: Request) -> Response:
     """Return a page, an image, the style, or what a search finds."""
+    scope = request.scope
+    if scope["method"] not in {"GET", "HEAD"}:
+        raise MethodNotAllowed(("GET", "HEAD"))
+    # The first page of each takes long enough to delay others.
+    return await asyncio.to_thread(_answer, scope["path"], scope["query_string"])
+
+
+def _answer(whole: str, query: bytes) -> Response:
     # Only who reads the documentation pays for what renders it.
     from clarion.manual import pages, rendering  # noqa: PLC0415
 
-    if request.scope["method"] not in {"GET", "HEAD"}:
-        raise MethodNotAllowed(("GET", "HEAD"))
-    path = request.scope["path"].removeprefix(PREFIX).rstrip("/") or pages.START
+    path = whole.removeprefix(PREFIX).rstrip("/") or pages.START
     if path == "search":
-        return Response(200, _search(request.scope["query_string"]), _HTML)
+        return Response(200, _search(query), _HTML)
     if path == "manual.css":
         style = resources.files("clarion.manual") / "templates" / path
         return Response(200, style.read_bytes(), _STYLE)

@@ -14,6 +14,7 @@ from clarion.access.model import Scope
 from clarion.clock import Clock
 from clarion.errors import Conflict, existing
 from clarion.fields import (
+    USER_ID,
     VISIBLE,
     LanguageTag,
     UserId,
@@ -46,12 +47,11 @@ _IDS_LIMIT = 100
 Email = Annotated[
     str | None, Parameter(description="The email address; capitals make no difference.")
 ]
-_ID = r"[A-Za-z0-9._~:@=+|-]{1,128}"
 Ids = Annotated[
     str | None,
     Parameter(
         description=f"Only these users: up to {_IDS_LIMIT} ids, with commas.",
-        schema_extra={"pattern": f"^{_ID}(,{_ID}){{0,{_IDS_LIMIT - 1}}}$"},
+        schema_extra={"pattern": f"^{USER_ID}(,{USER_ID}){{0,{_IDS_LIMIT - 1}}}$"},
     ),
 ]
 Name = Annotated[
