@@ -167,6 +167,7 @@ Clarion is set up on {first.database.name}. Your keys are in {saved}
   Dashboard  {first.urls.admin}
   Demo       {first.urls.api}/demo
   API docs   {first.urls.api}/docs
+  Guides     {first.urls.api}/docs/start
   Health     {first.urls.api}/health
   Try        .venv/bin/clarion demo{data}   (fills an app with people, devices and events)
 {_push_urls(first.urls, first.tls)}{_setup_url(first.admin)}

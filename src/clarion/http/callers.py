@@ -18,7 +18,7 @@ from clarion.access.model import (
     require_user,
 )
 from clarion.errors import NotFound
-from clarion.fields import is_user_id
+from clarion.fields import check_user_id
 
 if TYPE_CHECKING:
     from litestar import Request
@@ -86,9 +86,8 @@ def find_owner(caller: Caller, user_id: str | None, scope: Scope) -> tuple[str, 
         user = require_user(caller)
         return user.app_id, user.user_id
     app = require_app(caller, scope)
-    if not is_user_id(user_id):
-        raise NotFound(
-            f"This app has no user {user_id!r}: a user id has 1 to 128 letters, digits or "
-            ". _ ~ : @ = + | -"
-        )
+    try:
+        check_user_id(user_id)
+    except ValueError as error:
+        raise NotFound(f"This app has no user {user_id!r}: an id {error}") from None
     return app.app_id, user_id
