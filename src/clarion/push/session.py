@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 import msgspec
 
@@ -76,17 +75,35 @@ DeviceRequest = Authorise | Acknowledged | Dropped | Refill
 Effect = SendFrame | Close | DeviceRequest
 
 
-@dataclass(slots=True)
 class ClockOffset:
     """The time of day, at which messages expire, less the reading of the monotonic clock.
 
-    All sessions share it, and it is read every few seconds: the clock may be set.
+    All sessions share it, and it is read every few seconds: the clock may be set. Without a clock
+    the two are the same.
     """
 
-    ms: int = 0
+    __slots__ = ("_clock", "ms")
 
-    def set(self, clock: Clock) -> None:
-        self.ms = clock.now() - clock.monotonic()
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self.ms = 0
+        self.read()
+
+    def read(self) -> None:
+        """Compare the clocks again."""
+        if self._clock is not None:
+            self.ms = self._clock.now() - self._clock.monotonic()
+
+    def has_passed(self, moment: int, now: int) -> bool:
+        """Whether a time of day has passed at a reading of the monotonic clock.
+
+        The answer is final for a message, so the clocks are compared again before it is yes: the
+        clock may just have been set back.
+        """
+        if moment > now + self.ms:
+            return False
+        self.read()
+        return moment <= now + self.ms
 
 
 class DeviceSession(Session[Frame, DeviceRequest]):
@@ -244,7 +261,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         is_able = self.is_ready and self.is_enabled and not (self.is_closed or self.is_paused)
         if not is_able or self._is_draining or self._is_behind or self._mailbox:
             return None
-        if batch.least < self.least or batch.expires_at <= now + self._clock_offset.ms:
+        if batch.least < self.least or self._clock_offset.has_passed(batch.expires_at, now):
             return None
         sent = self._in_flight
         if not sent:
@@ -419,7 +436,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         waiting: list[Message] = []
         while self._mailbox and len(self._in_flight) < IN_FLIGHT_LIMIT:
             message = heapq.heappop(self._mailbox)[-1]
-            if message.expires_at <= now + self._clock_offset.ms:
+            if self._clock_offset.has_passed(message.expires_at, now):
                 effects.append(Dropped((message,)))
             elif message.id in self._in_flight:
                 waiting.append(message)

@@ -70,8 +70,7 @@ class DeviceEndpoint:
         origins: Origins | None = None,
     ) -> None:
         self.clock = clock
-        self.clock_offset = ClockOffset()
-        self.clock_offset.set(clock)
+        self.clock_offset = ClockOffset(clock)
         self.sockets: dict[Socket[Any], None] = {}
         self._registry = registry
         self._dispatch = dispatch
@@ -133,7 +132,7 @@ class DeviceEndpoint:
 
     async def tick(self, now: int) -> None:
         """Open the window for low priorities, once a period, and announce what was put off."""
-        self.clock_offset.set(self.clock)
+        self.clock_offset.read()
         self._circuits.forget_old(now)
         for device_id in self._circuits.take_put_off(now):
             self._dispatch.forwarding.announce_waiting(device_id)

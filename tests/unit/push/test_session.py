@@ -13,6 +13,7 @@ from clarion.push.session import (
     MAILBOX_LIMIT,
     Acknowledged,
     Authorise,
+    ClockOffset,
     DeviceSession,
     Dropped,
     Effect,
@@ -26,7 +27,7 @@ from clarion.sockets.protocol import (
     CloseCode,
     SendFrame,
 )
-from tests.factories import NOW, make_broadcast, make_device, make_message
+from tests.factories import NOW, FixedClock, make_broadcast, make_device, make_message
 
 DEVICE = make_device()
 HELLO: dict[str, Any] = {"type": "hello", "token": "t", "secret": "s"}
@@ -276,6 +277,17 @@ def test_a_message_that_has_expired_is_dropped_and_not_sent(session: DeviceSessi
     message = make_message(expires_at=NOW + 5)
     assert offer(session, message) == []
     assert session.resume(NOW + 5) == [Dropped((message,))]
+
+
+def test_a_message_is_sent_that_has_expired_only_by_a_clock_that_was_just_set_back() -> None:
+    """Seed 11302 of the simulator: it stayed pending for an hour, though the device was there."""
+    clock = FixedClock()
+    session = DeviceSession(clock.monotonic(), ClockOffset(clock))
+    session.device = DEVICE
+    session.welcome(0, has_missed=False)
+    clock.step(-3_600_000)
+    message = make_message(created_at=clock.now(), expires_at=clock.now() + 60_000)
+    assert sent(offer(session, message, now=clock.monotonic())) == ids(message)
 
 
 def test_one_attempt_is_made_even_for_a_device_that_is_behind(session: DeviceSession) -> None:
