@@ -27,7 +27,8 @@ ClarionError
 │   ├── NotJson             415  not_json
 │   ├── InvalidFields       422  invalid_fields
 │   ├── IdempotencyKeyReused 422 idempotency_key_reused
-│   └── TooManyRequests     429  too_many_requests   (retryable)
+│   ├── TooManyRequests     429  too_many_requests   (retryable)
+│   └── HeadTooLarge        431  head_too_large
 ├── ServiceError                 the caller can retry it
 │   ├── Overloaded          503  overloaded          (retryable)
 │   ├── ReadTooSlow         503  read_too_slow       (retryable)
@@ -214,6 +215,10 @@ class TooManyRequests(RequestError, code="too_many_requests", status=429, retrya
     def __init__(self, retry_after_s: int, detail: str | None = None) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(detail)
+
+
+class HeadTooLarge(RequestError, code="head_too_large", status=431):
+    """The headers are larger than the server accepts (`--max-header-bytes`)."""
 
 
 class ServiceError(ClarionError, status=503, retryable=True):

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from clarion.app.housekeeping import list_tasks
+from clarion.app.listeners import Listeners
 from clarion.app.measurements import list_measurements
 from clarion.app.processes.gathered_metrics import GatheredMetrics
 from clarion.app.processes.member import Member
@@ -25,11 +26,10 @@ from clarion.app.routes import build_front
 from clarion.app.services import Services
 from clarion.app.stores import Stores, open_stores
 from clarion.clock import Clock
-from clarion.http.certificates import DevelopmentTls, load_context, read_expiry
+from clarion.http.certificates import DevelopmentTls, load_context
 from clarion.http.front import Front
 from clarion.http.health import Health
-from clarion.http.listeners import HttpListener, check_free
-from clarion.http.traced import TracedFront
+from clarion.http.listeners import check_free
 from clarion.nodes.bus import Bus, NoBus
 from clarion.nodes.memory import MemoryLimits
 from clarion.nodes.port import Limits
@@ -112,20 +112,19 @@ class Server:
                 are_all_ready=member.are_all_ready if member else lambda: True,
             )
             front = build_front(settings, stores, services, health, limits)
-            front.connections.others = services.sockets.descriptors
-            services.metrics.watch_connections(front.connections)
+            listeners = Listeners(front, services, settings, stores.clock, member)
             await _begin_work(settings, services)
             stack.push_async_callback(supervisor.stop, 0)
             _start_redis(supervisor, services, redis)
-            listeners = await self._listen(front, services, tls)
+            await listeners.open(tls, self._fail)
             _start_loops(supervisor, services, stores, settings)
-            _watch(front, health, supervisor)
+            _watch(listeners, health, supervisor)
             self._handle_signals()
             _tune_interpreter()
             self._report_ready()
             await self._wait_and_complete(front)
             health.is_stopping = True
-            await self._shut_down(listeners, front, services, supervisor)
+            await self._shut_down(listeners, services, supervisor)
         get_logger().info("process_stopped" if member else "stopped", exit_code=self._exit_code)
         return self._exit_code
 
@@ -162,50 +161,9 @@ class Server:
             return bus
         return self._member.bus if self._member else NoBus(is_alone=is_alone)
 
-    async def _listen(
-        self, front: Front, services: Services, tls: tuple[Path, Path]
-    ) -> list[HttpListener]:
-        settings, (certificate, key) = self._settings, tls
-        is_shared = self._member is not None
-        services.metrics.watch_certificate(read_expiry(certificate))
-        await services.deleted_apps.poll()
-        headers, connections = settings.max_header_bytes, front.connections.limit
-        served = TracedFront(front, services.tracer) if services.tracer.is_on else front
-        sockets, count_streams = services.sockets, services.live_clients.__len__
-        if "gateway" in settings.roles and settings.gateway_listen:
-            await sockets.listen(settings.gateway_listen, is_shared=is_shared)
-        if "gateway" in settings.roles and settings.gateway_tls_listen:
-            context = load_context(certificate, key)
-            await sockets.listen(settings.gateway_tls_listen, context, is_shared=is_shared)
-        # The plain one last: when `/ready` answers there, everything is open.
-        listeners = [
-            HttpListener(
-                served,
-                settings.listen,
-                max_header_bytes=headers,
-                connections=connections,
-                count_streams=count_streams,
-            )
-        ]
-        if settings.tls_listen:
-            over_tls = HttpListener(
-                served,
-                settings.tls_listen,
-                max_header_bytes=headers,
-                connections=connections,
-                count_streams=count_streams,
-                certificate=certificate,
-                key=key,
-            )
-            listeners.insert(0, over_tls)
-        for listener in listeners:
-            await listener.start(self._fail)
-        return listeners
-
     async def _shut_down(
         self,
-        listeners: list[HttpListener],
-        front: Front,
+        listeners: Listeners,
         services: Services,
         supervisor: Supervisor,
     ) -> None:
@@ -222,12 +180,7 @@ class Server:
         await services.live_clients.stop(
             min(grace_s / 2, _STREAMS_GRACE_S), spread_s=grace_s / 4 if is_gentle else 0.0
         )
-        left_s = max(0.0, ends_at - clock())
-        front.connections.stop()
-        await asyncio.gather(
-            services.sockets.stop(left_s, is_gentle=is_gentle),
-            *(listener.stop(left_s) for listener in listeners),
-        )
+        await listeners.stop(max(0.0, ends_at - clock()), is_gentle=is_gentle)
         services.pipeline.stop()
         await supervisor.stop(grace_s)
         await services.membership.leave()
@@ -263,8 +216,8 @@ async def _begin_work(settings: Settings, services: Services) -> None:
     await services.membership.join()
 
 
-def _watch(front: Front, health: Health, supervisor: Supervisor) -> None:
-    supervisor.start("http_connections", front.connections.run)
+def _watch(listeners: Listeners, health: Health, supervisor: Supervisor) -> None:
+    supervisor.start("http_connections", listeners.run)
     supervisor.start("dependency_checks", health.run)
 
 

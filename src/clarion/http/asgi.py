@@ -8,13 +8,12 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
-    Hashable,
     Mapping,
     MutableMapping,
     Sequence,
 )
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from urllib.parse import parse_qs
 
 from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
@@ -37,6 +36,13 @@ class Framework(Protocol):
     def routes(self) -> Sequence[Any]: ...
 
     async def __call__(self, scope: Any, receive: Any, send: Any, /) -> None: ...
+
+
+class Link(Protocol):
+    """The connection of a request: one object for all of its requests, and for no others."""
+
+    discards: ClassVar[bool]
+    """Whether it reads by itself what nobody has asked for."""
 
 
 class Response(NamedTuple):
@@ -86,7 +92,7 @@ class Request:
         caller: Caller | None,
         limit: int,
         receiving: Receiving | None = None,
-        connection: Hashable = None,
+        connection: Link | None = None,
         headers: Mapping[bytes, bytes] | None = None,
     ) -> None:
         self.scope = scope
@@ -170,8 +176,11 @@ class Request:
 
         A response that is sent before the request has ended is followed by a reset of the stream,
         and clients such as curl 7.88 then lose the response; with HTTP/1.1 the connection is closed
-        under the next request of its client. A slow client is not waited for.
+        under the next request of its client. A slow client is not waited for. A listener of our
+        own needs none of it.
         """
+        if self.connection is not None and self.connection.discards:
+            return
         taken = 0
         with contextlib.suppress(TimeoutError, MalformedBody):
             async with asyncio.timeout(_DISCARD_LIMIT_S):

@@ -1,4 +1,4 @@
-"""Closes connections to the HTTP listeners that are silent, idle, stalled or too many.
+"""Closes connections to the listener with TLS that are silent, idle, stalled or too many.
 
 Granian accepts and closes connections by itself and shows us requests only. It never closes one
 that sends nothing, or that is idle after an HTTP/2 request. So this loop lists the descriptors of
@@ -19,11 +19,12 @@ import struct
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
+from typing import ClassVar
 
 from clarion.http.budgets import Receiving
 from clarion.http.strangers import is_loopback
@@ -54,7 +55,7 @@ _FEW_CONNECTIONS = 1_000
 _BYTES_RECEIVED = struct.Struct("=128xQ")
 # While the server stops: by then a client has read the notice, and one that reads nothing must not
 # hold up the stop.
-_STOPPING_S = 2.0
+STOPPING_S = 2.0
 # When so few descriptors are left, that is logged, and the reserve is released: the TLS listener
 # does not look at the connections it has while it fails to accept more. The reserve is larger than
 # the number that waits to be accepted.
@@ -89,6 +90,7 @@ class Requests:
     idle_s: float = 0.0
     is_provider: bool = False
     is_stalled: bool = False
+    discards: ClassVar[bool] = False  # the connection reads by itself what nobody has asked for
     begun_pass: int = 0  # the last request
     last_pass: int = 0
 
@@ -119,7 +121,7 @@ class HttpConnections:
     provider_idle_s: float = PROVIDER_IDLE_S
     is_exempt: Callable[[str], bool] = is_loopback
     # Descriptors that are known to be connections of other listeners, which can be very many.
-    others: Collection[int] = ()
+    others: Sequence[Collection[int]] = ()
     closed: Counter[Closed] = field(default_factory=Counter)
     _requests: dict[Client, Requests] = field(default_factory=dict)
     _known: dict[int, _Known] = field(default_factory=dict)
@@ -195,7 +197,9 @@ class HttpConnections:
         listed = _list_descriptors(self.descriptor_limit)
         while batch := list(islice(listed, _SLICE)):
             for descriptor in batch:
-                if descriptor not in self.others and (found := self._look(descriptor)):
+                if any(descriptor in each for each in self.others):
+                    continue
+                if found := self._look(descriptor):
                     known[descriptor] = found
                     if found[1]:
                         yield found[1]
@@ -249,7 +253,7 @@ class HttpConnections:
         """Yield the connections of each address beyond its limit."""
         by_network: defaultdict[str, list[_Accepted]] = defaultdict(list)
         for each in kept:
-            by_network[_network_of(each.client[0])].append(each)
+            by_network[network_of(each.client[0])].append(each)
         for connections in by_network.values():
             excess = len(connections) - self.address_limit
             if excess > 0 and not self.is_exempt(connections[0].client[0]):
@@ -264,14 +268,14 @@ class HttpConnections:
             return Closed.STALLED
         limit_s = self.provider_idle_s if requests.is_provider else self.idle_s
         if self._is_stopping:
-            limit_s = min(limit_s, _STOPPING_S)
+            limit_s = min(limit_s, STOPPING_S)
         return Closed.IDLE if not requests.running and requests.idle_s > limit_s else None
 
     def _first_request_limit_s(self, accepted: _Accepted) -> float:
         if accepted.port in self._crowded:
             is_begun = _has_received(accepted.descriptor)
             return _CROWDED_FIRST_REQUEST_S if is_begun else _CROWDED_FIRST_BYTE_S
-        return min(self.first_request_s, _STOPPING_S) if self._is_stopping else self.first_request_s
+        return min(self.first_request_s, STOPPING_S) if self._is_stopping else self.first_request_s
 
     def _make_room(self, kept: list[_Accepted]) -> list[_Accepted]:
         """Return connections without requests that make room for others, if a listener is full."""
@@ -336,7 +340,7 @@ class HttpConnections:
             del self._requests[client]
 
     def _count_descriptors(self) -> int:
-        return len(self._known) + len(self.others)
+        return len(self._known) + sum(map(len, self.others))
 
     def _keep_descriptors(self) -> None:
         """Release the reserve when almost no descriptor is left, and take it again later."""
@@ -362,11 +366,11 @@ class HttpConnections:
 
 def watch(settings: Settings) -> HttpConnections:
     """Return the connections of a server with these settings; its loop is `run`."""
-    ports = {each.port for each in (settings.listen, settings.tls_listen) if each}
+    ports = {settings.tls_listen.port} if settings.tls_listen else set()
     limit = descriptors.get_limit()
     return HttpConnections(
         ports=ports,
-        limit=descriptors.share(limit).http // len(ports),
+        limit=descriptors.share(limit).http // (1 + len(ports)),
         address_limit=settings.address_connections,
         descriptor_limit=limit,
         receiving=Receiving(settings.max_body_bytes),
@@ -434,7 +438,7 @@ def _end_connection(descriptor: int) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def _network_of(host: str) -> str:
+def network_of(host: str) -> str:
     """Return what one client can have addresses of: an IPv4 address, or 64 bits of IPv6."""
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv4Address) or address.ipv4_mapped:

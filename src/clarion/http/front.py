@@ -49,6 +49,7 @@ from clarion.http.budgets import MemoryBudget, Running
 from clarion.http.connections import Requests, watch
 from clarion.http.cors import Cors, is_from_another_origin
 from clarion.http.paths import Methods, PathTemplates
+from clarion.http.plain.connection import Connection
 from clarion.http.queries import check_names, list_parameters
 from clarion.http.quotas import RequestQuotas
 from clarion.http.sending import ResponseSender
@@ -187,12 +188,26 @@ class Front:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request.
+
+        A listener of our own adds its connection. Those of Granian are known by their ports.
+        """
+        if (own := scope.get("connection")) is not None:
+            await self._serve(scope, receive, send, own)
+            return
+        requests = self.connections.begin((*scope["client"], scope["server"][1]))
+        try:
+            await self._serve(scope, receive, send, requests)
+        finally:
+            self.connections.end(requests)
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, requests: Requests | Connection
+    ) -> None:
         started = time.perf_counter()
         headers = index_headers(scope["headers"])
         request_id = self._request_id(headers)
         extra = self._start_headers(scope, headers, request_id)
-        requests = self.connections.begin((*scope["client"], scope["server"][1]))
         request = Request(
             scope,
             receive,
@@ -220,8 +235,6 @@ class Front:
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
             get_logger().exception("request_failed", path=self._shown(scope["path"]))
             await _send_problem(sender, InternalError(), request_id, cause=error)
-        finally:
-            self.connections.end(requests)
         self._conclude(request, requests, sender, started)
 
     def _start_headers(
@@ -332,7 +345,11 @@ class Front:
             watching.add_done_callback(lambda _: sending.cancel())
 
     def _conclude(
-        self, request: Request, requests: Requests, sender: ResponseSender, started: float
+        self,
+        request: Request,
+        requests: Requests | Connection,
+        sender: ResponseSender,
+        started: float,
     ) -> None:
         """Record for the connection whether it is a provider's, and whether its client reads."""
         if sender.is_stalled:

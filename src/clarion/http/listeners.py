@@ -1,4 +1,4 @@
-"""The HTTP listeners: Granian, embedded in our event loop."""
+"""The listener with TLS, and the one for HTTP/2 without: Granian, embedded in our event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from granian._granian import ASGIWorker, CallbackScheduler
+from granian._granian import ASGIWorker, CallbackScheduler, SocketHolder
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings, HTTP2Settings
 from granian.server.embed import Server
@@ -95,7 +95,8 @@ class HttpListener:
             ssl_key=key,
             ssl_protocol_min=SSLProtocols.tls12,
         )
-        self._address = address
+        self.address = address
+        self.port = address.port  # if it is 0, the one that the system has chosen
         self.count_streams = count_streams
         self._is_stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -105,20 +106,20 @@ class HttpListener:
 
         def report(task: asyncio.Task[None]) -> None:
             if not self._is_stopping and not task.cancelled():
-                on_failed(f"the listener on {self._address} stopped: {task.exception()!r}")
+                on_failed(f"the listener on {self.address} stopped: {task.exception()!r}")
 
-        serve: Any = partial(_serve, self.count_streams)
+        serve: Any = partial(_serve, self)
         serving = self._server.serve(serve)
         self._task = asyncio.get_running_loop().create_task(serving)
         self._task.add_done_callback(report)
         async with asyncio.timeout(_START_TIMEOUT_S):
             # Granian does not report when it listens, so we try to connect.
-            while not self._task.done() and not await self._is_listening():  # noqa: ASYNC110
+            while not self._task.done() and not (self.port and await self._is_listening()):  # noqa: ASYNC110
                 await asyncio.sleep(_START_POLL_S)
 
     async def _is_listening(self) -> bool:
         try:
-            _, writer = await asyncio.open_connection(self._address.host, self._address.port)
+            _, writer = await asyncio.open_connection(self.address.host, self.port)
         except OSError:
             return False
         writer.close()
@@ -313,9 +314,15 @@ def _refuse(watcher: Any) -> None:
 
 
 async def _serve(
-    count_streams: Callable[[], int], worker_id: int, stop: Any, app: Any, sock: Any, *options: Any
+    listener: HttpListener, worker_id: int, stop: Any, app: Any, sock: Any, *options: Any
 ) -> None:
     """Run a listener as `Server._spawn_asgi_worker` does, with our scheduler."""
+    if not listener.port:
+        opened = socket.create_server((listener.address.host, 0), backlog=_BACKLOG)
+        opened.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        listener.port = opened.getsockname()[1]
+        holder: Any = SocketHolder
+        sock = (None, holder(opened.detach(), False, _BACKLOG))  # noqa: FBT003 - not a Unix socket
     *threads, _, mode, http_1, http_2, websockets, files, _, tls, _ = options
     loop = asyncio.get_running_loop()
     stopped = loop.create_future()
@@ -323,7 +330,7 @@ async def _serve(
     settings = (mode, http_1, http_2, websockets, files, *tls, (None, None))
     worker: Any = ASGIWorker(worker_id, sock, None, *threads, *settings)  # type: ignore[arg-type]
     scheduler = _Scheduler(loop, app, None, None, None)
-    scheduler.count_streams = count_streams
+    scheduler.count_streams = listener.count_streams
     worker.serve_async(scheduler, loop, stop)
     await stopped
 

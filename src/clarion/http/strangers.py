@@ -68,10 +68,10 @@ def is_direct(scope: Scope) -> bool:
     """Whether a request shows no sign of a proxy.
 
     In front of the listener with TLS there may be a TCP proxy, which shows nothing of itself.
-    Others are known by the headers they add, and by HTTP/1.0, which nginx speaks if it is
-    configured to add nothing.
+    Others are known by the headers they add, by that of the PROXY protocol, and by HTTP/1.0, which
+    nginx speaks if it is configured to add nothing.
     """
-    if scope["scheme"] != "http" or scope["http_version"] == "1":
+    if scope["scheme"] != "http" or scope["http_version"] == "1" or scope.get("is_proxied"):
         return False
     return _FORWARDED.isdisjoint(name for name, _ in scope["headers"])
 

@@ -202,6 +202,13 @@ class Settings:
         "X-Forwarded-Proto are believed; over --tls-listen they are TCP proxies, and addresses of "
         "clients are unknown. A proxy that is not named passes for the client itself. Empty: none."
     )
+    proxy_protocol: str = _choice(
+        "off",
+        "on",
+        "WHETHER",
+        "on: the proxies of --trusted-proxies are TCP proxies also over --listen, and begin each "
+        "connection with a header of the PROXY protocol, version 2, which names the client.",
+    )
     user_token_hours: int = _number(
         24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
     )

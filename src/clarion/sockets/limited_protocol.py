@@ -16,7 +16,7 @@ from typing import Any
 from picows import WSAutoPingStrategy, WSListener, WSUpgradeRequest
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
-from clarion.sockets.newcomers import Newcomers
+from clarion.sockets.newcomers import Newcomers, group_address
 from clarion.sockets.protocol import FRAME_LIMIT_BYTES, HELLO_LIMIT_BYTES, CloseCode
 from clarion.telemetry.limited_log import LimitedLog
 
@@ -42,6 +42,22 @@ class Listening:
     is_full: Callable[[], bool]
     # The descriptors of all connections.
     descriptors: set[int] = field(default_factory=set)
+
+    # Of the acceptor.
+
+    def wait_s(self) -> float:
+        return 0.0
+
+    def admit(self, accepted: socket.socket, host: str) -> LimitedProtocol | None:
+        if self.is_full() and not self.newcomers.drop_oldest():
+            self.log.warning("cannot_accept", message="too many connections")
+            return None
+        return LimitedProtocol(accepted, group_address(host), self)
+
+    def run_out(self, error: OSError) -> None:
+        """Close the oldest unauthenticated connection."""
+        self.log.warning("cannot_accept", message=error.strerror)
+        self.newcomers.drop_oldest()
 
 
 class LimitedProtocol(WSProtocol):  # type: ignore[misc]

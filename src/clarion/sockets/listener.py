@@ -65,7 +65,7 @@ class SocketListener:
         self, address: ListenAddress, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
     ) -> None:
         """Accept connections on an address, alone or with other processes."""
-        acceptor = Acceptor(self._listening, tls)
+        acceptor = Acceptor(self._listening, tls, self._listening.upgrade_limit_s)
         await acceptor.open(address, is_shared=is_shared)
         self._acceptors.append(acceptor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +19,7 @@ from clarion.telemetry.tallies import BUCKETS_S, Scraped, Tally, counter, gauge
 
 if TYPE_CHECKING:
     from clarion.http.connections import HttpConnections
+    from clarion.http.plain.limits import OpenConnections
 
 _REQUEST_BUCKETS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 # The routes of the push gateway: pushes, broadcast channels, Web Push, devices.
@@ -160,17 +162,18 @@ class Metrics:
         doc = "Open live streams and sockets of users."
         self._watch("clarion_inbox_streams", doc, live.__len__)
 
-    def watch_connections(self, connections: HttpConnections) -> None:
+    def watch_connections(self, *listeners: OpenConnections | HttpConnections) -> None:
         """Export the open connections to the HTTP listeners, and why others were closed."""
 
         def read() -> Iterable[Metric]:
             doc = "Connections that the server closed, by reason."
-            counts = {(str(reason),): count for reason, count in connections.closed.items()}
+            closed = sum((each.closed for each in listeners), Counter[str]())
+            counts = {(str(reason),): count for reason, count in closed.items()}
             yield counter("clarion_http_connections_closed", doc, ("reason",), counts)
 
         self.registry.register(Scraped(read))
         doc = "Open connections to the HTTP listeners."
-        self._watch("clarion_http_connections", doc, connections.__len__)
+        self._watch("clarion_http_connections", doc, lambda: sum(map(len, listeners)))
 
     def watch_sandbox(self, sandbox: SandboxCounts) -> None:
         """Export what was run for the schemas and templates of apps."""

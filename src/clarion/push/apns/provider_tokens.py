@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Container, Hashable
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -79,10 +79,10 @@ class ProviderTokens:
         # tokens are dropped.
         forget_all = self._verified.forget_all
         self.forget = Invalidation("access.provider_key", lambda _key_id: forget_all(), forget_all)
-        self._connections: dict[Hashable, _Connection] = {}
+        self._connections: dict[object, _Connection] = {}
 
     def find_known(
-        self, authorization: bytes | None, connection: Hashable, now: int
+        self, authorization: bytes | None, connection: object, now: int
     ) -> Provider | None:
         """Return the provider of a token that was verified a moment ago, or None: `identify` it.
 
@@ -94,9 +94,7 @@ class ProviderTokens:
         provider, token = cached[1]
         return self._admit(provider, token, connection, now)
 
-    async def identify(
-        self, authorization: bytes | None, connection: Hashable, now: int
-    ) -> Provider:
+    async def identify(self, authorization: bytes | None, connection: object, now: int) -> Provider:
         """Return the provider; `Rejected` if the token is not valid.
 
         A connection is not its address and port: another may have them a moment later.
@@ -109,7 +107,7 @@ class ProviderTokens:
         self._verified.put(authorization, (provider, token), now, since)
         return self._admit(provider, token, connection, now)
 
-    def _admit(self, provider: Provider, token: str, connection: Hashable, now: int) -> Provider:
+    def _admit(self, provider: Provider, token: str, connection: object, now: int) -> Provider:
         if provider.app.id in self._deleted_apps:
             raise Rejected(Reason.INVALID_PROVIDER_TOKEN)
         _check_age(provider, now)
@@ -128,7 +126,7 @@ class ProviderTokens:
         return Provider(app, key.key_id, key.team_id, int(claims.iat * 1000))
 
     def _check_connection(
-        self, connection: Hashable, provider: Provider, token: str, now: int
+        self, connection: object, provider: Provider, token: str, now: int
     ) -> None:
         """Allow a connection one team, and one new token in 20 minutes."""
         state = self._connections.get(connection)

@@ -1,0 +1,509 @@
+"""One connection: parses its requests, and has them answered one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import unquote
+
+from httptools import (
+    HttpParserCallbackError,
+    HttpParserError,
+    HttpParserUpgrade,
+    HttpRequestParser,
+    parse_url,
+)
+
+from clarion.errors import ClarionError, HeadTooLarge, MalformedRequest
+from clarion.http import problems
+from clarion.http.asgi import Headers, Scope
+from clarion.http.plain.exchange import UNREAD_BYTES, Exchange
+from clarion.http.plain.limits import OpenConnections, Starts, Waits
+from clarion.http.plain.proxy_protocol import Broken, read_header
+from clarion.http.plain.tunnel import Tunnel
+from clarion.http.plain.wire import HeadWriter
+from clarion.telemetry.logs import get_logger
+
+# Read at a time, into one buffer for all connections: what is in it is parsed at once.
+READ_BYTES = 65_536
+# Written and not read by the client, before the application waits.
+_UNWRITTEN_BYTES = 65_536
+# Of a body that is not read, after its response; beyond it the connection is closed.
+_DISCARDED_BYTES = 4 * 1024 * 1024
+_HEADERS = 100
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_VERSIONS = {"1.1": "1.1", "1.0": "1"}  # as ASGI writes them
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
+_CERTAIN = len(b"PRI")  # no method begins like this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """What all connections of a listener share."""
+
+    loop: asyncio.AbstractEventLoop
+    app: Any
+    connections: OpenConnections
+    starts: Starts
+    heads: HeadWriter
+    max_header_bytes: int
+    buffer: memoryview
+    # Passes on a connection that begins with the preface of HTTP/2, and what has been read of it.
+    pass_on: Callable[[Connection, bytes], Tunnel]
+    # Whether connections from an address must begin with a header of the PROXY protocol.
+    is_proxy: Callable[[str], bool]
+    make_id: Callable[[], str]
+    # Those that answer a request.
+    running: set[Connection] = field(default_factory=set)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection without TLS. The `Link` of its exchanges, and the `Requests` of the front."""
+
+    __slots__ = (
+        "_arrived",
+        "_awaits_continue",
+        "_discarded",
+        "_drained",
+        "_first",
+        "_head_bytes",
+        "_headers",
+        "_is_closing",
+        "_is_in_head",
+        "_is_last",
+        "_is_paused",
+        "_parser",
+        "_receiving",
+        "_refusal",
+        "_running",
+        "_serving",
+        "_task",
+        "_transport",
+        "_tunnel",
+        "_tunnelled",
+        "_url",
+        "client",
+        "descriptor",
+        "host",
+        "is_ending",
+        "is_open",
+        "is_provider",
+        "is_proxied",
+        "is_stalled",
+        "scheme",
+        "server",
+        "waits",
+    )
+    # A body that nobody reads is discarded by the connection itself.
+    discards: ClassVar[bool] = True
+
+    def __init__(self, serving: Serving, accepted: socket.socket, host: str) -> None:
+        self.host = host
+        self.waits: Waits | None = None
+        self.is_open = True
+        self.is_ending = False
+        self.is_provider = False
+        self.is_proxied = False
+        self.scheme = "http"
+        self.is_stalled = False
+        self.client, self.server = _read_ends(accepted, host)
+        self._serving = serving
+        self.descriptor = accepted.fileno()
+        self._tunnel: Tunnel | None = None  # of HTTP/2
+        self._tunnelled = 0  # requests that run in it
+        self._transport: asyncio.Transport | None = None
+        self._parser: HttpRequestParser | None = None
+        self._arrived: deque[Exchange] = deque()
+        self._receiving: Exchange | None = None  # its body is not complete
+        self._running: Exchange | None = None
+        self._first = b""  # until it is known which protocol it begins
+        self._is_last = False  # what follows the last request is not read
+        self._refusal: ClarionError | None = None  # of what could not be parsed
+        self._is_closing = False  # the last response is written
+        self._task: asyncio.Task[None] | None = None
+        self._is_paused = False
+        self._drained: asyncio.Future[None] | None = None
+        self._discarded = 0
+        self._begin_head()
+
+    # Of the event loop.
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=_UNWRITTEN_BYTES)
+        if not self.is_open:  # dropped before it began
+            transport.abort()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self._transport = None
+        self.leave()
+        self.resume_writing()
+        if self._running is not None:
+            self._running.wake()
+        if self._tunnel is not None:
+            self._tunnel.close()
+
+    def leave(self) -> None:
+        """Stop counting the connection: it has ended."""
+        self.is_open = False
+        self._serving.connections.discard(self)
+
+    def get_buffer(self, _size: int) -> memoryview:
+        return self._serving.buffer
+
+    def buffer_updated(self, size: int) -> None:
+        if self._tunnel is not None:
+            self._tunnel.pass_on(bytes(self._serving.buffer[:size]))
+        elif self._is_last:
+            self._discard(size)
+        elif self._parser is None:
+            self._begin(bytes(self._serving.buffer[:size]))
+        else:
+            self._parse(self._serving.buffer[:size])
+
+    def eof_received(self) -> bool:
+        """Return whether the connection stays open: a response is on its way to the client."""
+        self.is_open = False
+        if self._running is not None:
+            self._running.wake()
+        return self._running is not None
+
+    def pause_writing(self) -> None:
+        self._drained = self._serving.loop.create_future()
+        if self._tunnel is not None:
+            self._tunnel.pause()
+
+    def resume_writing(self) -> None:
+        if self._drained is not None:
+            if not self._drained.done():
+                self._drained.set_result(None)
+            self._drained = None
+            if self._tunnel is not None:
+                self._tunnel.resume()
+            elif self._running is None:
+                self._go_on()
+
+    # Of the exchanges.
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def write_head(self, status: int, headers: Headers, more: list[bytes]) -> bytes:
+        return self._serving.heads.write(status, headers, more)
+
+    async def wait_writable(self) -> None:
+        while self._drained is not None:
+            await asyncio.shield(self._drained)
+
+    def pause_reading(self) -> None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # Of the tunnel.
+
+    def begin_request(self) -> None:
+        self._first = b""
+        self._tunnelled += 1
+        self._serving.connections.work(self)
+
+    def end_request(self) -> None:
+        self._tunnelled -= 1
+        if self.is_stalled:
+            self.drop()
+        elif not self._tunnelled and self._transport is not None:
+            self._wait()
+
+    def finish(self) -> None:
+        """Close when all is written."""
+        self.leave()
+        if self._transport is not None:
+            self._transport.close()
+
+    # Of the listener.
+
+    def drop(self) -> None:
+        """Close the connection at once, in any state."""
+        self.leave()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def end(self) -> None:
+        """Let no request follow the one that is answered; without one, close the connection."""
+        self.is_ending = True
+        if self._running is None and self._tunnel is None:
+            self.drop()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    # Reading.
+
+    def _begin(self, data: bytes) -> None:
+        """Find out by its first bytes which protocol a connection speaks."""
+        self._first += data
+        if self._serving.is_proxy(self.host) and not self._read_proxy_header():
+            return
+        if _PREFACE.startswith(self._first[: len(_PREFACE)]):
+            if len(self._first) >= _CERTAIN:
+                self._tunnel = self._serving.pass_on(self, self._first)
+            self._wait()
+            return
+        first, self._first = self._first, b""
+        self._parser = HttpRequestParser(self)
+        self._parse(memoryview(first))
+
+    def _read_proxy_header(self) -> bool:
+        """Take over the address of the client; False if there is none yet, or ever."""
+        found = read_header(self._first)
+        if found is None:  # not complete
+            self._wait()
+            return False
+        if isinstance(found, Broken):
+            self.drop()
+            return False
+        self._first = self._first[found.size :]
+        self._serving.connections.discard(self)
+        self.is_proxied = True
+        if found.client is not None:
+            self.host = found.client[0]
+            self.client = found.client
+        self.scheme = "https" if found.is_over_tls else "http"
+        if not self._serving.connections.add(self):
+            self.drop()
+            return False
+        return bool(self._first)
+
+    def _parse(self, data: memoryview) -> None:
+        parser = self._parser
+        assert parser is not None  # noqa: S101 - `_begin` made it
+        try:
+            parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._is_last = True  # no other protocol is spoken here
+        except HttpParserCallbackError as failed:
+            self._refuse(failed.__context__)
+        except HttpParserError as error:
+            self._refuse(MalformedRequest(f"This is not valid HTTP/1.1: {error}."))
+        else:
+            self._check_head_size(len(data))
+        self._go_on()
+
+    def _check_head_size(self, size: int) -> None:
+        """Limit a head that is not complete, of which the parser has not shown all."""
+        if self._is_in_head:
+            self._head_bytes += size
+            if self._head_bytes > self._serving.max_header_bytes + READ_BYTES:
+                self._refuse(HeadTooLarge())
+
+    def _refuse(self, error: BaseException | None) -> None:
+        """Read no more; answer what could not be parsed, after all that came before it."""
+        if not isinstance(error, ClarionError):
+            raise error or AssertionError
+        is_after_last, self._is_last = self._is_last, True
+        if self._receiving is not None:
+            self._receiving.break_off()
+        elif not is_after_last:
+            self._refusal = error
+
+    # Called by the parser.
+
+    def on_message_begin(self) -> None:
+        self._begin_head()
+        self._is_in_head = True
+
+    def on_url(self, part: bytes) -> None:
+        self._url += part
+        self._count(len(part))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._is_in_head:
+            return  # a trailer
+        self._count(len(name) + len(value))
+        name = name.lower()
+        value = value.rstrip(b" \t")
+        self._headers.append((name, value))
+        if name == b"expect":
+            self._awaits_continue = value.lower() == b"100-continue"
+        if len(self._headers) > _HEADERS:
+            raise HeadTooLarge(f"A request has at most {_HEADERS} headers.")
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        parser: Any = self._parser
+        exchange = Exchange(
+            self,
+            self._make_scope(parser.get_method().decode(), parser.get_http_version()),
+            keeps_alive=parser.should_keep_alive() and not parser.should_upgrade(),
+            awaits_continue=self._awaits_continue,
+        )
+        self._receiving = exchange
+        self._arrived.append(exchange)
+        self._discarded = 0
+        self._is_last = not exchange.keeps_alive
+
+    def on_body(self, part: bytes) -> None:
+        assert self._receiving is not None  # noqa: S101 - its head was complete
+        self._receiving.add(part)
+        if self._receiving.is_answered:
+            self._discard(len(part))
+
+    def on_message_complete(self) -> None:
+        assert self._receiving is not None  # noqa: S101 - its head was complete
+        self._receiving.end_body()
+        self._receiving = None
+
+    def _begin_head(self) -> None:
+        self._url = b""
+        self._headers: Headers = []
+        self._head_bytes = 0
+        self._is_in_head = False
+        self._awaits_continue = False
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._serving.max_header_bytes:
+            raise HeadTooLarge
+
+    def _make_scope(self, method: str, version: str) -> Scope:
+        if version not in _VERSIONS:
+            raise MalformedRequest("Send HTTP/1.1, HTTP/1.0 or HTTP/2.")
+        raw_path, query = self._split_target()
+        path = raw_path.decode("latin-1")
+        return {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": _VERSIONS[version],
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": method,
+            "path": unquote(path, errors="replace") if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": self._headers,
+            "connection": self,
+            "is_proxied": self.is_proxied,
+        }
+
+    def _split_target(self) -> tuple[bytes, bytes]:
+        """Return the path and the query; the host of a whole URL replaces the header."""
+        target = self._url
+        if not target.startswith(b"/") and b"://" in target:
+            url = parse_url(target)
+            authority = b"%b:%d" % (url.host, url.port) if url.port else url.host
+            self._headers = [
+                (name, authority if name == b"host" else value) for name, value in self._headers
+            ]
+            return url.path or b"/", url.query or b""
+        path, _, query = target.partition(b"#")[0].partition(b"?")
+        return path, query
+
+    # Answering.
+
+    def _go_on(self) -> None:
+        """Answer the next request, or note what the connection waits for."""
+        if self._running is None and self._transport is not None and not self._is_closing:
+            if self._drained is not None:
+                self._wait()
+            elif self._arrived:
+                self._running = self._arrived.popleft()
+                self._serving.connections.work(self)
+                self._serving.starts.add(self._start)
+            elif self._refusal is not None:
+                self._answer_refusal(self._refusal)
+            elif not self.is_open:
+                self._transport.close()
+            else:
+                self._wait()
+        self._pace()
+
+    def _pace(self) -> None:
+        """Read no more while the client is ahead of us."""
+        running = self._running
+        is_ahead = bool(self._arrived) or (running is not None and running.unread > UNREAD_BYTES)
+        if is_ahead:
+            self.pause_reading()
+        else:
+            self.read_on()
+
+    def _wait(self) -> None:
+        """Note what the connection waits for; the time of what has begun counts on."""
+        if self._receiving is not None or self._is_in_head or self._first:
+            waits = Waits.RECEIVING  # also of the first request in a tunnel
+        elif self.waits is Waits.SILENT:
+            return  # it has sent nothing but empty lines
+        else:
+            waits = Waits.PROVIDER if self.is_provider else Waits.IDLE
+        if self.waits is not waits:
+            self._serving.connections.wait(self, waits)
+
+    def _start(self) -> None:
+        exchange = self._running
+        assert exchange is not None  # noqa: S101 - it is set until `_answer` has ended
+        self._serving.running.add(self)
+        self._task = self._serving.loop.create_task(self._answer(exchange))
+
+    async def _answer(self, exchange: Exchange) -> None:
+        try:
+            await self._serving.app(exchange.scope, exchange.receive, exchange.send)
+        except Exception:  # noqa: BLE001 - a part of the response is sent: no other can be
+            get_logger().exception("response_failed")
+        finally:
+            self._serving.starts.end()
+            self._serving.running.discard(self)
+            self._running = self._task = None
+            self._conclude(exchange)
+
+    def _conclude(self, exchange: Exchange) -> None:
+        if not exchange.is_answered or self.is_stalled:
+            self.drop()
+        elif exchange.keeps_alive:
+            self._go_on()
+        else:
+            self._close()
+
+    def _answer_refusal(self, error: ClarionError) -> None:
+        body = problems.encode(error, self._serving.make_id()) + b"\n"
+        length = (b"content-length", b"%d" % len(body))
+        headers = [*problems.headers_of(error), length, (b"connection", b"close")]
+        self.write(self.write_head(error.status, headers, []) + body)
+        self._close()
+
+    def _close(self) -> None:
+        """Close after the last response. What the client still sends is read, or it loses that."""
+        self._is_closing = self._is_last = self.is_ending = True
+        self._arrived.clear()
+        if self._transport is None:
+            return
+        if not self.is_open:
+            self._transport.close()
+            return
+        self._serving.connections.wait(self, Waits.CLOSING)
+        self._transport.write_eof()
+        self.read_on()
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > _DISCARDED_BYTES:
+            self.drop()
+
+
+def _read_ends(accepted: socket.socket, host: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the client and our own address, as ASGI has them."""
+    try:
+        port, ours = accepted.getpeername()[1], accepted.getsockname()
+    except OSError:  # it has left
+        return (host, "0"), ("", "0")
+    return (host.partition("%")[0], str(port)), (ours[0], str(ours[1]))
