@@ -9,6 +9,7 @@ import msgspec
 from clarion.errors import (
     BodyTimeout,
     ClarionError,
+    HeadTooLarge,
     MalformedRequest,
     MethodNotAllowed,
     RequestError,
@@ -77,6 +78,6 @@ def headers_of(error: ClarionError) -> list[tuple[bytes, bytes]]:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode()))
-    if isinstance(error, (BodyTimeout, MalformedRequest)):
+    if isinstance(error, (BodyTimeout, HeadTooLarge, MalformedRequest)):
         headers.append((b"connection", b"close"))
     return headers

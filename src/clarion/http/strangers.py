@@ -122,7 +122,7 @@ def check_head(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
     raw = scope["headers"]
     if len(raw) != len(headers):
         _check_repeated([name for name, _ in raw])
-    if scope["http_version"] == "1.1" and headers.get(b"host") == b"":
+    if scope["http_version"] == "1.1" and not headers.get(b"host"):
         raise MalformedRequest("Send a `Host` header.")
     if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
         raise MalformedRequest("`Transfer-Encoding` must be chunked, or not be sent.")

@@ -252,7 +252,7 @@ async def test_what_is_known_to_be_of_others_is_not_looked_at_but_counts(
 ) -> None:
     listener.connect(2)
     theirs = {listener.ours[0].fileno()}
-    connections = watch(listener, others=theirs)
+    connections = watch(listener, others=[theirs])
     for _ in range(2):  # after the first, it holds descriptors of its own
         await connections.check(1)
     assert len(connections) == 1

@@ -295,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
         except HttpParserCallbackError as failed:
             self._refuse(failed.__context__)
         except HttpParserError as error:
-            self._refuse(MalformedRequest(f"This is not valid HTTP/1.1: {error}."))
+            self._refuse(MalformedRequest(f"This is not valid HTTP: {error}."))
         else:
             self._check_head_size(len(data))
         self._go_on()
@@ -378,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _make_scope(self, method: str, version: str) -> Scope:
         if version not in _VERSIONS:
-            raise MalformedRequest("Send HTTP/1.1, HTTP/1.0 or HTTP/2.")
+            raise MalformedRequest("The version must be 1.0, 1.1 or 2.")
         raw_path, query = self._split_target()
         path = raw_path.decode("latin-1")
         return {
@@ -475,9 +475,9 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def _answer_refusal(self, error: ClarionError) -> None:
-        body = problems.encode(error, self._serving.make_id()) + b"\n"
+        body = problems.encode(error, self._serving.make_id())
         length = (b"content-length", b"%d" % len(body))
-        headers = [*problems.headers_of(error), length, (b"connection", b"close")]
+        headers = [*problems.headers_of(error), length]
         self.write(self.write_head(error.status, headers, []) + body)
         self._close()
 

@@ -11,6 +11,7 @@ from clarion.http.plain.wire import CONTINUE, LAST_CHUNK, WITHOUT_BODY, write_ch
 # More of a body than this is not read before the application takes it.
 UNREAD_BYTES = 65_536
 _CLOSE = b"connection: close\r\n"
+_SAYS_CLOSE = (b"connection", b"close")
 _KEEP_ALIVE = b"connection: keep-alive\r\n"
 _CHUNKED = b"transfer-encoding: chunked\r\n"
 
@@ -143,8 +144,12 @@ class Exchange:
 
     def _begin(self, body: bytes, *, is_last: bool) -> None:
         status, headers = self._start["status"], self._start["headers"]
-        length = next((value for name, value in headers if name == b"content-length"), None)
-        more: list[bytes] = []
+        length, more = None, list[bytes]()
+        for name, value in headers:
+            if name == b"content-length":
+                length = value
+            elif name == b"connection":
+                self.keeps_alive = False
         if length is None and status not in WITHOUT_BODY:
             more += self._measure(len(body), is_last=is_last)
         self._choose_connection(more)
@@ -172,9 +177,9 @@ class Exchange:
         # A client that waits for `100 Continue` may or may not send the body now.
         if self._link.is_ending or self.awaits_continue:
             self.keeps_alive = False
-        if not self.keeps_alive:
+        if not self.keeps_alive and _SAYS_CLOSE not in self._start["headers"]:
             more.append(_CLOSE)
-        elif self.scope["http_version"] == "1":
+        if self.keeps_alive and self.scope["http_version"] == "1":
             more.append(_KEEP_ALIVE)
 
     def _continue(self, body: bytes, *, is_last: bool) -> None:
