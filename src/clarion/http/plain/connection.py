@@ -10,33 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from httptools import (
-    HttpParserCallbackError,
-    HttpParserError,
-    HttpParserUpgrade,
-    HttpRequestParser,
-    parse_url,
-)
-
-from clarion.errors import ClarionError, HeadTooLarge, MalformedRequest
+from clarion.errors import ClarionError
 from clarion.http import problems
 from clarion.http.asgi import Headers, Scope
 from clarion.http.plain.exchange import UNREAD_BYTES, Exchange
-from clarion.http.plain.limits import OpenConnections, Starts, Waits
+from clarion.http.plain.limits import OpenConnections, Waits
+from clarion.http.plain.parser import RequestParser
 from clarion.http.plain.proxy_protocol import Broken, read_header
+from clarion.http.plain.starts import Starts
 from clarion.http.plain.tunnel import Tunnel
 from clarion.http.plain.wire import HeadWriter
 from clarion.telemetry.logs import get_logger
 
-# Read at a time, into one buffer for all connections: what is in it is parsed at once.
-READ_BYTES = 65_536
 # Written and not read by the client, before the application waits.
 _UNWRITTEN_BYTES = 65_536
 # Of a body that is not read, after its response; beyond it the connection is closed.
 _DISCARDED_BYTES = 4 * 1024 * 1024
-_HEADERS = 100
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
-_VERSIONS = {"1.1": "1.1", "1.0": "1"}  # as ASGI writes them
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 _CERTAIN = len(b"PRI")  # no method begins like this
 
@@ -66,14 +56,10 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_arrived",
-        "_awaits_continue",
         "_discarded",
         "_drained",
         "_first",
-        "_head_bytes",
-        "_headers",
         "_is_closing",
-        "_is_in_head",
         "_is_last",
         "_is_paused",
         "_parser",
@@ -85,7 +71,6 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_tunnel",
         "_tunnelled",
-        "_url",
         "client",
         "descriptor",
         "host",
@@ -116,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tunnel: Tunnel | None = None  # of HTTP/2
         self._tunnelled = 0  # requests that run in it
         self._transport: asyncio.Transport | None = None
-        self._parser: HttpRequestParser | None = None
+        self._parser: RequestParser | None = None
         self._arrived: deque[Exchange] = deque()
         self._receiving: Exchange | None = None  # its body is not complete
         self._running: Exchange | None = None
@@ -128,7 +113,6 @@ class Connection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._drained: asyncio.Future[None] | None = None
         self._discarded = 0
-        self._begin_head()
 
     # Of the event loop.
 
@@ -158,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         if self._tunnel is not None:
             self._tunnel.pass_on(bytes(self._serving.buffer[:size]))
-        elif self._is_last:
+        elif self._is_last and self._receiving is None:
             self._discard(size)
         elif self._parser is None:
             self._begin(bytes(self._serving.buffer[:size]))
@@ -212,12 +196,12 @@ class Connection(asyncio.BufferedProtocol):
 
     # Of the tunnel.
 
-    def begin_request(self) -> None:
+    def begin_stream(self) -> None:
         self._first = b""
         self._tunnelled += 1
         self._serving.connections.work(self)
 
-    def end_request(self) -> None:
+    def end_stream(self) -> None:
         self._tunnelled -= 1
         if self.is_stalled:
             self.drop()
@@ -261,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             self._wait()
             return
         first, self._first = self._first, b""
-        self._parser = HttpRequestParser(self)
+        self._parser = RequestParser(self, self._serving.max_header_bytes)
         self._parse(memoryview(first))
 
     def _read_proxy_header(self) -> bool:
@@ -286,129 +270,65 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._first)
 
     def _parse(self, data: memoryview) -> None:
-        parser = self._parser
-        assert parser is not None  # noqa: S101 - `_begin` made it
+        assert self._parser is not None  # noqa: S101 - `_begin` made it
         try:
-            parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._is_last = True  # no other protocol is spoken here
-        except HttpParserCallbackError as failed:
-            self._refuse(failed.__context__)
-        except HttpParserError as error:
-            self._refuse(MalformedRequest(f"This is not valid HTTP: {error}."))
-        else:
-            self._check_head_size(len(data))
+            self._parser.parse(data)
+        except ClarionError as error:
+            self._refuse(error)
         self._go_on()
 
-    def _check_head_size(self, size: int) -> None:
-        """Limit a head that is not complete, of which the parser has not shown all."""
-        if self._is_in_head:
-            self._head_bytes += size
-            if self._head_bytes > self._serving.max_header_bytes + READ_BYTES:
-                self._refuse(HeadTooLarge())
-
-    def _refuse(self, error: BaseException | None) -> None:
+    def _refuse(self, error: ClarionError) -> None:
         """Read no more; answer what could not be parsed, after all that came before it."""
-        if not isinstance(error, ClarionError):
-            raise error or AssertionError
-        is_after_last, self._is_last = self._is_last, True
+        was_last, self._is_last = self._is_last, True
         if self._receiving is not None:
             self._receiving.break_off()
-        elif not is_after_last:
+            self._receiving = None
+        elif not was_last:
             self._refusal = error
 
-    # Called by the parser.
+    # Of the parser.
 
-    def on_message_begin(self) -> None:
-        self._begin_head()
-        self._is_in_head = True
-
-    def on_url(self, part: bytes) -> None:
-        self._url += part
-        self._count(len(part))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._is_in_head:
-            return  # a trailer
-        self._count(len(name) + len(value))
-        name = name.lower()
-        value = value.rstrip(b" \t")
-        self._headers.append((name, value))
-        if name == b"expect":
-            self._awaits_continue = value.lower() == b"100-continue"
-        if len(self._headers) > _HEADERS:
-            raise HeadTooLarge(f"A request has at most {_HEADERS} headers.")
-
-    def on_headers_complete(self) -> None:
-        self._is_in_head = False
-        parser: Any = self._parser
+    def begin_request(self, head: RequestParser) -> None:
         exchange = Exchange(
             self,
-            self._make_scope(parser.get_method().decode(), parser.get_http_version()),
-            keeps_alive=parser.should_keep_alive() and not parser.should_upgrade(),
-            awaits_continue=self._awaits_continue,
+            self._make_scope(head),
+            keeps_alive=head.keeps_alive,
+            awaits_continue=head.awaits_continue,
         )
         self._receiving = exchange
         self._arrived.append(exchange)
         self._discarded = 0
         self._is_last = not exchange.keeps_alive
 
-    def on_body(self, part: bytes) -> None:
+    def take_body(self, part: bytes) -> None:
         assert self._receiving is not None  # noqa: S101 - its head was complete
         self._receiving.add(part)
         if self._receiving.is_answered:
             self._discard(len(part))
 
-    def on_message_complete(self) -> None:
+    def end_body(self) -> None:
         assert self._receiving is not None  # noqa: S101 - its head was complete
         self._receiving.end_body()
         self._receiving = None
 
-    def _begin_head(self) -> None:
-        self._url = b""
-        self._headers: Headers = []
-        self._head_bytes = 0
-        self._is_in_head = False
-        self._awaits_continue = False
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self._serving.max_header_bytes:
-            raise HeadTooLarge
-
-    def _make_scope(self, method: str, version: str) -> Scope:
-        if version not in _VERSIONS:
-            raise MalformedRequest("The version must be 1.0, 1.1 or 2.")
-        raw_path, query = self._split_target()
+    def _make_scope(self, head: RequestParser) -> Scope:
+        raw_path, query = head.split_target()
         path = raw_path.decode("latin-1")
         return {
             "type": "http",
             "asgi": _ASGI,
-            "http_version": _VERSIONS[version],
+            "http_version": head.version,
             "server": self.server,
             "client": self.client,
             "scheme": self.scheme,
-            "method": method,
+            "method": head.method,
             "path": unquote(path, errors="replace") if "%" in path else path,
             "raw_path": raw_path,
             "query_string": query,
-            "headers": self._headers,
+            "headers": head.headers,
             "connection": self,
             "is_proxied": self.is_proxied,
         }
-
-    def _split_target(self) -> tuple[bytes, bytes]:
-        """Return the path and the query; the host of a whole URL replaces the header."""
-        target = self._url
-        if not target.startswith(b"/") and b"://" in target:
-            url = parse_url(target)
-            authority = b"%b:%d" % (url.host, url.port) if url.port else url.host
-            self._headers = [
-                (name, authority if name == b"host" else value) for name, value in self._headers
-            ]
-            return url.path or b"/", url.query or b""
-        path, _, query = target.partition(b"#")[0].partition(b"?")
-        return path, query
 
     # Answering.
 
@@ -423,8 +343,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._serving.starts.add(self._start)
             elif self._refusal is not None:
                 self._answer_refusal(self._refusal)
-            elif not self.is_open:
-                self._transport.close()
+            elif self._is_last or not self.is_open:
+                self._close()
             else:
                 self._wait()
         self._pace()
@@ -440,7 +360,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wait(self) -> None:
         """Note what the connection waits for; the time of what has begun counts on."""
-        if self._receiving is not None or self._is_in_head or self._first:
+        is_in_head = self._parser is not None and self._parser.is_in_head
+        if self._receiving is not None or is_in_head or self._first:
             waits = Waits.RECEIVING  # also of the first request in a tunnel
         elif self.waits is Waits.SILENT:
             return  # it has sent nothing but empty lines

@@ -9,8 +9,10 @@ from typing import Any
 
 from clarion.clock import Clock
 from clarion.http.connections import STOPPING_S
-from clarion.http.plain.connection import READ_BYTES, Connection, Serving
-from clarion.http.plain.limits import OpenConnections, Starts
+from clarion.http.plain.connection import Connection, Serving
+from clarion.http.plain.limits import OpenConnections
+from clarion.http.plain.parser import READ_BYTES
+from clarion.http.plain.starts import Starts
 from clarion.http.plain.tunnel import Tunnels
 from clarion.http.plain.wire import HeadWriter
 from clarion.settings.types import ListenAddress

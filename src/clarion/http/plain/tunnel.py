@@ -37,10 +37,10 @@ class Client(Protocol):
     def read_on(self) -> None:
         """Continue to read from the client."""
 
-    def begin_request(self) -> None:
+    def begin_stream(self) -> None:
         """Count a request that runs."""
 
-    def end_request(self) -> None:
+    def end_stream(self) -> None:
         """Count one less."""
 
     def finish(self) -> None:
@@ -183,8 +183,8 @@ class Tunnels:
             client.scheme,
         )
         scope["connection"], scope["is_proxied"] = client, client.is_proxied
-        client.begin_request()
+        client.begin_stream()
         try:
             await self._app(scope, receive, send)
         finally:
-            client.end_request()
+            client.end_stream()
