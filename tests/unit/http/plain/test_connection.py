@@ -189,8 +189,7 @@ async def test_a_body_that_is_refused_and_does_not_end_closes_the_connection() -
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n")
         assert status_of(await client.read_until(b"no")) == 413
         with pytest.raises(ConnectionError):
-            for _ in range(1_000):
-                await client.send(b"x" * 65_536)
+            await client.send(*[b"x" * 65_536] * 1_000)
 
 
 async def test_what_is_not_http_is_refused_after_the_requests_before_it() -> None:

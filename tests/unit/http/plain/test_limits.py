@@ -1,5 +1,7 @@
 """How long connections may wait, and which one is closed for another."""
 
+from typing import Any
+
 import pytest
 
 from clarion.http.connections import Closed
@@ -37,7 +39,7 @@ def seconds() -> Seconds:
     return Seconds()
 
 
-def make(seconds: Seconds, **limits: int) -> OpenConnections:
+def make(seconds: Seconds, **limits: Any) -> OpenConnections:
     return OpenConnections(
         **{"limit": 100, "address_limit": 100, **limits},
         log=LimitedLog(FixedClock()),

@@ -81,7 +81,8 @@ class NoTunnels:
 async def listen(app: Application, tunnels: Any = None, **options: Any) -> AsyncIterator[Plain]:
     """Serve an application on a free port."""
     clock, port = FixedClock(), free_port()
-    limits = {
+    passed_on: Any = tunnels or NoTunnels()
+    limits: dict[str, Any] = {
         "limit": 1_000,
         "address_limit": 1_000,
         **{k: options.pop(k) for k in ("limit", "address_limit", "is_exempt") if k in options},
@@ -94,7 +95,7 @@ async def listen(app: Application, tunnels: Any = None, **options: Any) -> Async
         ListenAddress("127.0.0.1", port),
         connections,
         clock=clock,
-        tunnels=tunnels or NoTunnels(),
+        tunnels=passed_on,
         **{"max_header_bytes": 16_384, **options},
     )
     await listener.start()
@@ -106,14 +107,14 @@ async def listen(app: Application, tunnels: Any = None, **options: Any) -> Async
 
 async def read_body(receive: Any) -> bytes:
     """Read a body as an application does; `ConnectionResetError` if it is not complete."""
-    body = b""
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ConnectionResetError
         body += message["body"]
         if not message["more_body"]:
-            return body
+            return bytes(body)
 
 
 async def respond(send: Any, body: bytes = b"", status: int = 200, *headers: Any) -> None:
