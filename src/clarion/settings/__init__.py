@@ -465,6 +465,8 @@ def _find_contradictions(settings: Settings) -> list[str]:
     faults = []
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         faults.append("--tls-certificate and --tls-key: give both or neither")
+    if settings.proxy_protocol == "on" and not settings.trusted_proxies:
+        faults.append("--proxy-protocol on: name the proxies with --trusted-proxies")
     is_alone = settings.database_url.startswith("sqlite:") and not settings.redis
     if settings.clock == "test" and not (is_alone and "worker" in settings.roles):
         faults.append("--clock test: needs SQLite, no --redis, and the role worker")

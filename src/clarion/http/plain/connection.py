@@ -237,7 +237,8 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, data: bytes) -> None:
         """Find out by its first bytes which protocol a connection speaks."""
         self._first += data
-        if self._serving.is_proxy(self.host) and not self._read_proxy_header():
+        is_named = self.is_proxied or not self._serving.is_proxy(self.host)
+        if not is_named and not self._read_proxy_header():
             return
         if _PREFACE.startswith(self._first[: len(_PREFACE)]):
             if len(self._first) >= _CERTAIN:
@@ -396,9 +397,10 @@ class Connection(asyncio.BufferedProtocol):
             self._close()
 
     def _answer_refusal(self, error: ClarionError) -> None:
-        body = problems.encode(error, self._serving.make_id())
-        length = (b"content-length", b"%d" % len(body))
-        headers = [*problems.headers_of(error), length]
+        request_id = self._serving.make_id()
+        body = problems.encode(error, request_id)
+        headers = [*problems.headers_of(error), (b"x-request-id", request_id.encode())]
+        headers.append((b"content-length", b"%d" % len(body)))
         self.write(self.write_head(error.status, headers, []) + body)
         self._close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -197,7 +198,9 @@ async def test_what_is_not_http_is_refused_after_the_requests_before_it() -> Non
         answer = await plain.exchange(GET % 1 + b"NONSENSE\r\n\r\n" + GET % 2)
     first, second = bodies(answer)
     assert first == b"GET /1 ;"
-    assert b'"malformed_request"' in second
+    problem = json.loads(second)
+    assert problem["code"] == "malformed_request"
+    assert f"x-request-id: {problem['request_id']}".encode() in answer
     assert answer.count(b"HTTP/1.1 400") == 1
 
 
