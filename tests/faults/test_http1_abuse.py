@@ -2,7 +2,7 @@
 
 Each vector is followed by a second request. A vector that is not plainly valid must be refused, or
 be one request with one answer; the second request must never be taken for another than it is. The
-same holds through nginx, in the configuration of `docs/how-to/behind-a-proxy.md`, and through HAProxy.
+same holds through HAProxy, and through nginx, configured as in `docs/how-to/behind-a-proxy.md`.
 """
 
 import itertools
@@ -124,7 +124,7 @@ def check(port: int, vector: bytes, about: str) -> str:
     if len(found) == 2:
         assert found[0] in REFUSED, f"{about}: {found}"
         assert found[1] in {404, 400}, f"{about}: {found}"
-        return "one request" if found[0] == 403 else "refused"  # noqa: PLR2004 - of the endpoint
+        return "one request" if found[0] == 403 else "refused"
     assert not found or found[0] in REFUSED, f"{about}: {found}"
     return "refused"
 

@@ -41,8 +41,8 @@ class Framework(Protocol):
 class Link(Protocol):
     """The connection of a request: one object for all of its requests, and for no others."""
 
-    discards: ClassVar[bool]
-    """Whether it reads by itself what nobody has asked for."""
+    is_own: ClassVar[bool]
+    """Whether it belongs to a listener of our own, which skips what nobody reads of a body."""
 
 
 class Response(NamedTuple):
@@ -179,7 +179,7 @@ class Request:
         under the next request of its client. A slow client is not waited for. A listener of our
         own needs none of it.
         """
-        if self.connection is not None and self.connection.discards:
+        if self.connection is not None and self.connection.is_own:
             return
         taken = 0
         with contextlib.suppress(TimeoutError, MalformedBody):

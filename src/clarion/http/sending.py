@@ -7,7 +7,7 @@ A body that is handed over at once is copied and kept until it is written, witho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from clarion.errors import Overloaded
@@ -24,6 +24,9 @@ STALLED_S = 30.0
 RATE_BYTES = 32_768
 
 
+Respond = Callable[[int, Headers, bytes], Awaitable[None]]
+
+
 class ResponseSender:
     """Sends a response with the headers that every response has, and records its status."""
 
@@ -38,6 +41,8 @@ class ResponseSender:
     def __init__(self, request: Request, send: Send, extra: Headers, budget: MemoryBudget) -> None:
         self._request = request
         self._send = send
+        # A listener of our own takes a whole response.
+        self._respond: Respond | None = getattr(send, "respond", None)
         self._extra = extra
         self._budget = budget
 
@@ -75,10 +80,17 @@ class ResponseSender:
 
     async def _send_whole(self, body: bytes) -> None:
         if self._is_sent_at_once(body):
-            await self._begin()
-            await self._send({"type": "http.response.body", "body": body})
+            await self._send_at_once(body)
         else:
             await self._send_in_parts(body)
+
+    async def _send_at_once(self, body: bytes) -> None:
+        if self._respond is not None:
+            self.is_begun = True
+            await self._respond(self.status, self._start["headers"], body)
+        else:
+            await self._begin()
+            await self._send({"type": "http.response.body", "body": body})
 
     def _is_sent_at_once(self, body: bytes) -> bool:
         # The listener drops the body of a response to HEAD.
@@ -95,15 +107,20 @@ class ResponseSender:
         try:
             _announce(self._start, size)
             async with asyncio.timeout(self.stalled_s + size / RATE_BYTES):
-                await self._begin()
-                for part, is_last in _cut(body):
-                    await self._send(
-                        {"type": "http.response.body", "body": part, "more_body": not is_last}
-                    )
+                if self._respond is not None:
+                    await self._send_at_once(body)
+                else:
+                    await self._send_cut(body)
         except TimeoutError:
             self.is_stalled = True
         finally:
             self._budget.release(who, size)
+
+    async def _send_cut(self, body: bytes) -> None:
+        await self._begin()
+        for part, is_last in _cut(body):
+            message = {"type": "http.response.body", "body": part, "more_body": not is_last}
+            await self._send(message)
 
 
 def _end_line(start: Message, body: bytes) -> bytes:

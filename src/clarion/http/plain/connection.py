@@ -83,8 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         "server",
         "waits",
     )
-    # A body that nobody reads is discarded by the connection itself.
-    discards: ClassVar[bool] = True
+    is_own: ClassVar[bool] = True
 
     def __init__(self, serving: Serving, accepted: socket.socket, host: str) -> None:
         self.host = host
@@ -179,6 +178,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def write_head(self, status: int, headers: Headers, more: list[bytes]) -> bytes:
         return self._serving.heads.write(status, headers, more)
+
+    @property
+    def is_full(self) -> bool:
+        return self._drained is not None
 
     async def wait_writable(self) -> None:
         while self._drained is not None:
@@ -379,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _answer(self, exchange: Exchange) -> None:
         try:
-            await self._serving.app(exchange.scope, exchange.receive, exchange.send)
+            await self._serving.app(exchange.scope, exchange.receive, exchange)
         except Exception:  # noqa: BLE001 - a part of the response is sent: no other can be
             get_logger().exception("response_failed")
         finally:

@@ -22,6 +22,10 @@ class Link(Protocol):
     is_open: bool  # the client is there, and has not ended its side
     is_ending: bool  # no request follows this one
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has to read before more is written."""
+
     def write(self, data: bytes) -> None:
         """Write, unless the connection is lost."""
 
@@ -36,7 +40,7 @@ class Link(Protocol):
 
 
 class Exchange:
-    """The `receive` and `send` of ASGI for one request."""
+    """The `receive` of ASGI for one request, and called, the `send`."""
 
     __slots__ = (
         "_is_chunked",
@@ -128,7 +132,7 @@ class Exchange:
         finally:
             self._waiter = None
 
-    async def send(self, message: Message) -> None:
+    async def __call__(self, message: Message) -> None:
         """Write a part of the response, and wait while the client does not read."""
         if message["type"] == "http.response.start":
             self._start = message
@@ -136,14 +140,21 @@ class Exchange:
         body: bytes = message.get("body", b"")
         is_last = not message.get("more_body", False)
         if not self.is_begun:
-            self._begin(body, is_last=is_last)
+            start = self._start
+            self._begin(start["status"], start["headers"], body, is_last=is_last)
         else:
             self._continue(body, is_last=is_last)
         self.is_answered = is_last
         await self._link.wait_writable()
 
-    def _begin(self, body: bytes, *, is_last: bool) -> None:
-        status, headers = self._start["status"], self._start["headers"]
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Write a whole response, and wait until the client has read most of it."""
+        self._begin(status, headers, body, is_last=True)
+        self.is_answered = True
+        if self._link.is_full:
+            await self._link.wait_writable()
+
+    def _begin(self, status: int, headers: Headers, body: bytes, *, is_last: bool) -> None:
         length, more = None, list[bytes]()
         for name, value in headers:
             if name == b"content-length":
@@ -152,7 +163,7 @@ class Exchange:
                 self.keeps_alive = False
         if length is None and status not in WITHOUT_BODY:
             more += self._measure(len(body), is_last=is_last)
-        self._choose_connection(more)
+        self._choose_connection(headers, more)
         self._left = 0 if length is None else int(length)
         head = self._link.write_head(status, headers, more)
         self.is_begun = True
@@ -173,11 +184,11 @@ class Exchange:
         self._is_chunked = True
         return [_CHUNKED]
 
-    def _choose_connection(self, more: list[bytes]) -> None:
+    def _choose_connection(self, headers: Headers, more: list[bytes]) -> None:
         # A client that waits for `100 Continue` may or may not send the body now.
         if self._link.is_ending or self.awaits_continue:
             self.keeps_alive = False
-        if not self.keeps_alive and _SAYS_CLOSE not in self._start["headers"]:
+        if not self.keeps_alive and _SAYS_CLOSE not in headers:
             more.append(_CLOSE)
         if self.keeps_alive and self.scope["http_version"] == "1":
             more.append(_KEEP_ALIVE)
