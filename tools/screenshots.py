@@ -83,7 +83,7 @@ MAIL = """<mjml>
 
 
 def main() -> None:
-    with serve(Path(tempfile.mkdtemp())) as dashboard, sync_playwright() as playwright:
+    with serve(Path(tempfile.mkdtemp()), demo="on") as dashboard, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=[*FLAGS])
         page = browser.new_page(viewport={"width": 1000, "height": 620})
         page.goto(f"{dashboard.origin}/demo")

@@ -13,9 +13,10 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.e2e.conftest import no_stall
+from tests.e2e.own_server import server
 from tests.node import find_node, install
 
-__all__ = ["no_stall"]
+__all__ = ["no_stall", "server"]
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SOURCE = Path(__file__).parent / "node"

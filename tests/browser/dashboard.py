@@ -14,9 +14,9 @@ from clarion.access.administrators.model import Administrator
 from clarion.access.model import Role
 from tests.browser.conftest import OpenWindow
 from tests.browser.test_inbox_element import find_axe_faults
+from tests.e2e import own_server
 from tests.e2e.administrators import Browser, make_administrator, sign_in
 from tests.e2e.conftest import Server
-from tests.e2e.installation import Installation
 
 # Every page is looked at in all of these.
 LOOKS = tuple(
@@ -79,10 +79,8 @@ def cookies_of(session: Browser) -> list[SetCookieParam]:
 
 @contextmanager
 def serve(folder: Path, **flags: str) -> Iterator[Dashboard]:
-    installation = Installation(folder, **flags)
-    first = installation.initialise()
-    with installation:
-        yield Dashboard(Server(installation, first))
+    with own_server.serve(folder, **flags) as server:
+        yield Dashboard(server)
 
 
 def find_faults(page: Page, packages: Path) -> list[Any]:

@@ -105,17 +105,31 @@ def test_an_older_version_is_opened_and_saved_again(
     assert app.get("/v1/types/NEWS_TODAY/templates/in_app").json["body"] == "the first text"
 
 
+@pytest.mark.parametrize(
+    ("channel", "text", "place", "there"),
+    [
+        ("in_app", "Hello\n\U0001f600 {{ user.name }\nBye", (2, 3), "{{ user.name }"),
+        ("email", "<mjml>\n<mj-body>\n é<mj-text>x\n</mj-body>\n</mjml>", (3, 3), "<mj-text>x"),
+    ],
+)
 def test_the_place_of_a_fault_is_marked_in_the_editor(
-    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+    dashboard: Dashboard,
+    app: Asker,
+    open_window: OpenWindow,
+    channel: str,
+    text: str,
+    place: tuple[int, int],
+    there: str,
 ) -> None:
-    put_type(app, "MARKED", default_channels=["in_app"])
-    page = dashboard.open(open_window, "/types/MARKED/templates/in_app")
-    page.get_by_label("Body").fill("Hello\nDear {{ user.name }\nBye")
-    expect(page.locator("#preview")).to_contain_text("(line 2, column 6)")
-    expect(page.locator(".line-numbers .marked")).to_have_text("2")
-    page.get_by_role("button", name="Go to line 2, column 6").click()
+    put_type(app, f"MARKED_{channel.upper()}", default_channels=[channel])
+    page = dashboard.open(open_window, f"/types/MARKED_{channel.upper()}/templates/{channel}")
+    page.get_by_label("Body").fill(text)
+    line, column = place
+    expect(page.locator("#preview")).to_contain_text(f"(line {line}, column {column})")
+    expect(page.locator(".line-numbers .marked")).to_have_text(str(line))
+    page.get_by_role("button", name=f"Go to line {line}, column {column}").click()
     chosen = "document.activeElement.value.slice(document.activeElement.selectionStart)"
-    assert page.evaluate(chosen).startswith("{{ user.name }")
+    assert page.evaluate(chosen).startswith(there)
     page.get_by_label("Body").fill("Hello")
     expect(page.locator("#preview")).to_contain_text("Hello")
     expect(page.locator(".line-numbers .marked")).to_have_count(0)

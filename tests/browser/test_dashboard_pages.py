@@ -2,6 +2,7 @@
 
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -196,6 +197,38 @@ def test_an_event_is_previewed_explained_and_sent(
     page.get_by_role("button", name="Send", exact=True).click()
     expect(page.get_by_role("status")).to_have_text("The event is accepted.")
     expect(page.locator("tbody tr")).to_contain_text("Quentin Sender")
+
+
+# Each answer gets a tab of its own, so that the form stays as it is.
+KEEP_FORM = """
+window.submits = 0;
+document.querySelector("main form").target = "_blank";
+addEventListener("submit", () => window.submits++);
+"""
+
+
+def test_a_form_that_is_sent_twice_sends_one_event(
+    dashboard: Dashboard, app: Asker, open_window: OpenWindow
+) -> None:
+    user_id = make_user(app)
+    page = dashboard.open(open_window, f"/send?type=POST_LIKE&user_id={user_id}")
+    page.evaluate(KEEP_FORM)
+    for _ in range(2):
+        with page.context.expect_page() as answer:
+            page.get_by_role("button", name="Send", exact=True).click()
+        expect(answer.value.get_by_role("status")).to_have_text("The event is accepted.")
+    events = app.get("/v1/events?limit=100").json["items"]
+    assert [each["recipient"].get("user_id") for each in events].count(user_id) == 1
+
+
+def test_a_double_click_sends_a_form_once(dashboard: Dashboard, open_window: OpenWindow) -> None:
+    page = dashboard.open(open_window, "/new-person")
+    page.get_by_label("Id", exact=True).fill(f"twice-{uuid.uuid4().hex}")
+    page.evaluate(KEEP_FORM)
+    with page.context.expect_page() as answer:
+        page.get_by_role("button", name="Create").dblclick()
+    expect(answer.value.get_by_role("status")).to_have_text("The user is created.")
+    assert page.evaluate("window.submits") == 1
 
 
 def test_an_event_for_nobody_leads_to_a_new_person(

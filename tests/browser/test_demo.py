@@ -9,15 +9,13 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import OpenWindow
 from tests.browser.test_inbox_element import find_axe_faults
 from tests.e2e.conftest import Server
-from tests.e2e.installation import Installation
+from tests.e2e.own_server import serve
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    installation = Installation(tmp_path_factory.mktemp("server"), demo="on")
-    first = installation.initialise()
-    with installation:
-        yield Server(installation, first)
+    with serve(tmp_path_factory.mktemp("server"), demo="on") as found:
+        yield found
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from playwright.sync_api import Browser, Page, expect
 from tests.clients.page_client import serve_pages
 from tests.docs.pages import IN_A_BROWSER, list_pages, read_blocks
 from tests.e2e.conftest import Server
-from tests.e2e.installation import Installation
 from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import send_and_wait, wait_until
 from tests.web_push import Browser as Subscriber
@@ -26,14 +25,6 @@ def read_samples() -> dict[str, str]:
 
 def read_sample(name: str) -> str:
     return read_samples()[name]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    installation = Installation(tmp_path_factory.mktemp("server"))
-    first = installation.initialise()
-    with installation:
-        yield Server(installation, first)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.conftest import OpenWindow, Window
 from tests.browser.pages import PageServer
 from tests.e2e.conftest import Server
-from tests.e2e.installation import Installation
 from tests.e2e.live_clients import InboxUser
 from tests.e2e.sending import send_and_wait, wait_until
 
@@ -38,14 +37,6 @@ LANGUAGES = {
 # What the console shows a developer whose page is refused.
 CALL = re.compile(r"curl -X (\w+) (\S+) -H .* -d '(.*)'")
 OpenInbox = Callable[..., Page]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    installation = Installation(tmp_path_factory.mktemp("server"))
-    first = installation.initialise()
-    with installation:
-        yield Server(installation, first)
 
 
 @pytest.fixture(scope="module")

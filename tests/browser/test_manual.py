@@ -1,6 +1,5 @@
 """The documentation that the server shows, in a real browser."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,9 @@ from clarion.manual.pages import read_pages
 from tests.browser.conftest import OpenWindow
 from tests.browser.looks import find_faults_in_all_looks
 from tests.e2e.conftest import Server
-from tests.e2e.installation import Installation
 
 # One of each kind: with pictures, tables, long code, headings with anchors.
 SHOWN = ("start", "concepts", "how-to/run-on-postgresql", "reference/settings", "why/simulation")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    installation = Installation(tmp_path_factory.mktemp("server"))
-    first = installation.initialise()
-    with installation:
-        yield Server(installation, first)
 
 
 @pytest.fixture

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.reader import Clone, environment
+from tests.e2e.own_server import server
+
+__all__ = ["server"]
 
 
 @pytest.fixture(scope="session")

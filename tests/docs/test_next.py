@@ -5,14 +5,12 @@ Next.js itself is not installed for that: a route handler and a server action ar
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import ROOT, read_blocks
 from tests.e2e.conftest import Server
-from tests.e2e.installation import Installation
 from tests.e2e.sending import wait_until
 from tests.node import find_node, install
 
@@ -45,14 +43,6 @@ const headers = { Authorization: `Bearer ${await answer.text()}` };
 const caller = await fetch(`${process.env.CLARION_URL}/v1/caller`, { headers });
 console.log(JSON.stringify([refused.status, answer.status, (await caller.json()).user_id]));
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    installation = Installation(tmp_path_factory.mktemp("server"))
-    first = installation.initialise()
-    with installation:
-        yield Server(installation, first)
 
 
 @pytest.fixture

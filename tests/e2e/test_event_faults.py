@@ -167,6 +167,28 @@ def test_all_faults_are_named_at_once(app: Asker, good: dict[str, Any]) -> None:
     assert answer.fields == ["recipient", "scheduled_at", "data.order"]
 
 
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"datas": {}, "data": {"order": 7}}, ["datas", "data.order"]),
+        ({"data.order": "A-7", "data": {}}, ["data.order", "data.order"]),
+        ({"channels_": ["email"], "data": {}}, ["channels_", "data.order"]),
+        ({"recipients": {}, "recipient": {"user_id": "bo"}}, ["recipients", "recipient.user_id"]),
+        ({"recipient": {"user": "bo", "user_id": "cy"}}, ["recipient.user", "recipient.user_id"]),
+        ({"recipient": {"x": 1, "user_id": "a/b"}}, ["recipient.x", "recipient.user_id"]),
+        (
+            {"recipient": {"user_ids": ["bo", 7]}, "data": {}},
+            ["recipient.user_ids[1]", "data.order"],
+        ),
+    ],
+    ids=lambda each: str(each)[:60],
+)
+def test_a_misspelt_field_hides_no_other_fault(
+    app: Asker, good: dict[str, Any], change: dict[str, Any], fields: list[str]
+) -> None:
+    assert app.post("/v1/events", good | change).fields == fields
+
+
 @pytest.mark.parametrize("more", [{"ttl_s": 60}, {"scheduled_at": moment(hours=2)}], ids=[0, 1])
 def test_a_life_must_make_sense(app: Asker, good: dict[str, Any], more: dict[str, Any]) -> None:
     answer = app.post("/v1/events", good | {"expires_at": moment(hours=1)} | more)

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 
 from clarion.push.device_circuits import LEAST_FAILURES
 from tests.e2e.conftest import Server
-from tests.e2e.installation import Installation
+from tests.e2e.own_server import serve
 from tests.e2e.provider import push
 
 LIMIT_S = 100
@@ -21,10 +21,8 @@ LIMIT_S = 100
 @pytest.fixture(scope="module")
 def of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose time can be moved: a device waits up to half a minute."""
-    installation = Installation(tmp_path_factory.mktemp("failing"), clock="test")
-    first = installation.initialise()
-    with installation:
-        yield Server(installation, first)
+    with serve(tmp_path_factory.mktemp("failing"), clock="test") as found:
+        yield found
 
 
 def register(server: Server) -> dict[str, Any]:

@@ -135,6 +135,7 @@ def test_mjml_is_checked_and_previewed_as_html(server: Server, path: str) -> Non
     for wrong in (body[:-9], body.replace("mj-text>Order", "mj-text><"), "<mjml></mjml"):
         answer = server.app.ask("PUT", path, TEMPLATE | {"body": wrong})
         assert (answer.status, answer.fields) == (422, ["body"])
+        assert "(line 1, column " in answer.json["errors"][0]["reason"]
 
 
 def test_a_user_gets_the_nearest_language(server: Server, path: str) -> None:

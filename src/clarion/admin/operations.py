@@ -6,6 +6,7 @@ the same audit records. Only the caller was identified before.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -19,6 +20,7 @@ from clarion.http.paths import PathTemplates
 
 # What the headers of a page say about its own body is not true of an operation's.
 _OF_BODY = frozenset({b"content-type", b"content-length", b"transfer-encoding"})
+_KEY = b"idempotency-key"
 _FAILED = 400
 Query = Mapping[str, str | int | None]
 
@@ -66,15 +68,24 @@ class Operations:
         self._templates = PathTemplates(route.path for route in fast_routes)
 
     async def call(
-        self, page: Request, method: str, *parts: str, query: Query | None = None, body: Any = None
+        self,
+        page: Request,
+        method: str,
+        *parts: str,
+        query: Query | None = None,
+        body: Any = None,
+        form_key: str = "",
     ) -> OperationAnswer:
         """Call an operation as the caller of a page; `Refused` if it is refused.
 
-        The parts of the path follow `/v1/`.
+        The parts of the path follow `/v1/`. What a form with the same key creates by the same
+        request is created once.
         """
         path = path_of(*parts)
         encoded = b"" if body is None else msgspec.json.encode(body)
         scope = _scope_of(page, method, path, query or {}, encoded)
+        if form_key and method == "POST":
+            scope["headers"].append((_KEY, _once(form_key, path, encoded)))
         endpoint = self._fast.get((method, self._templates.find(path)))
         collected = _Collected(encoded)
         if endpoint is None:
@@ -128,6 +139,15 @@ def _scope_of(page: Request, method: str, path: str, query: Query, body: bytes) 
         "clarion.request_id": page.id,
         "clarion.caller": page.caller,
     }
+
+
+def _once(form_key: str, path: str, body: bytes) -> bytes:
+    """Return the idempotency key of a request.
+
+    With its body, because a browser may show the same form again, in which something is changed.
+    """
+    sent = (form_key.encode(), path.encode(), body)
+    return hashlib.sha256(b"\0".join(sent)).hexdigest().encode()
 
 
 class _Collected:

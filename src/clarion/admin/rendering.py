@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from clarion.admin.visit import Visit
 
 _THOUSAND = 1000
+_KEY_BYTES = 16
 _APPS_SHOWN = 100
 
 
@@ -96,7 +98,7 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
         "app_path": partial(path_of, "apps", app_id) if app_id else None,
         "admin_path": path_of,
         "path": visit.path,
-        "csrf": _csrf_field(visit.csrf_token),
+        "form_fields": _form_fields(visit.csrf_token),
         "csrf_token": visit.csrf_token,
         "links_of_app": [each for each in navigation.OF_APP if app_id and is_shown(each)],
         "links_of_server": list(filter(is_shown, navigation.OF_SERVER)),
@@ -107,8 +109,12 @@ async def _layout_of(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _csrf_field(token: str) -> Markup:
-    return Markup('<input type="hidden" name="csrf_token" value="{}">').format(token)
+def _form_fields(csrf_token: str) -> Markup:
+    """Return what every form sends: the token of the session, and a key by which it counts once."""
+    return Markup(
+        '<input type="hidden" name="csrf_token" value="{}">'
+        '<input type="hidden" name="form_key" value="{}">'
+    ).format(csrf_token, token_urlsafe(_KEY_BYTES))
 
 
 def show_time(moment: str | int | None, *, is_exact: bool = False) -> Markup | str:

@@ -80,7 +80,14 @@ class Visit:
         self, method: str, *parts: str, query: Query | None = None, body: Any = None
     ) -> OperationAnswer:
         """Call an operation of the API on behalf of the visitor of this page."""
-        return await self.operations.call(self.request, method, *parts, query=query, body=body)
+        return await self.operations.call(
+            self.request,
+            method,
+            *parts,
+            query=query,
+            body=body,
+            form_key=self.field("form_key"),
+        )
 
     async def render(
         self, template: str, *, status: int = 200, cookies: Headers | None = None, **values: Any

@@ -19,7 +19,7 @@ from clarion.events.model import AUDIENCES, DECISIONS, AudienceKind, Event, Job,
 from clarion.events.port import PipelinePorts
 from clarion.events.rendering import check_context, template_channel
 from clarion.fields import REFUSED_SCHEMES
-from clarion.http.bodies import leave_out
+from clarion.http.bodies import has_faults, leave_out
 from clarion.idempotency.model import IdempotencyClaim, StoredResponse
 from clarion.pacing import Slices
 from clarion.people.model import Segment
@@ -64,7 +64,7 @@ class Intake:
         faults = [*known, *leave_out(find_faults(draft, now, self.refused_schemes), known)]
         entry = await find_entry(self.ports.catalog, app_id, draft, faults)
         segment = None
-        if not any(each.field.startswith("recipient") for each in faults):
+        if not has_faults(faults, "recipient"):
             segment = await self._find_recipients(app_id, draft.recipient, faults)
         if faults or entry is None:
             raise InvalidFields(*faults)
@@ -223,7 +223,7 @@ async def find_entry(
     if entry is None:
         faults.append(FieldFault("type", await catalog.explain_missing(app_id, draft.type)))
     # Data that is too large or too deep is not looked at.
-    elif not any(each.field.startswith(_NEEDED_BY_TYPE) for each in faults):
+    elif not has_faults(faults, *_NEEDED_BY_TYPE):
         faults += await _find_type_faults(draft, entry)
     return entry
 

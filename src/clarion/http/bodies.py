@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from clarion.errors import FieldFault, InvalidFields
 
+UNKNOWN_FIELD = "there is no such field"
 # By field. A check raises `ValueError` with the reason, or `InvalidFields` for fields inside its
 # own.
 Checks: TypeAlias = Mapping[str, Callable[[], object]]
@@ -25,15 +26,29 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def leave_out(faults: Iterable[FieldFault], known: Collection[FieldFault]) -> Iterable[FieldFault]:
-    """Return the faults that are in other fields of the body than the known ones."""
+    """Return the faults that are in other parts of the body than the known ones."""
     if not known:
         return faults
-    roots = set(map(_find_root, known))
-    return [each for each in faults if _find_root(each) not in roots]
+    places = list(map(_find_place, known))
+    return [each for each in faults if not any(_overlap(_find_place(each), at) for at in places)]
 
 
-def _find_root(fault: FieldFault) -> str:
-    return fault.field.partition(".")[0].partition("[")[0]
+def _find_place(fault: FieldFault) -> list[str]:
+    """Return the names that lead to a fault. A list counts as one: its items may be others now."""
+    return fault.field.partition("[")[0].split(".")
+
+
+def _overlap(one: list[str], other: list[str]) -> bool:
+    """Return whether one of two places is within the other."""
+    return all(name == its for name, its in zip(one, other, strict=False))
+
+
+def has_faults(faults: Iterable[FieldFault], *fields: str) -> bool:
+    """Return whether one of these fields is wrong; a misspelt field next to them is not."""
+    return any(
+        _find_place(each)[0] in fields and not each.reason.startswith(UNKNOWN_FIELD)
+        for each in faults
+    )
 
 
 def collect(checks: Checks) -> dict[str, Any]:

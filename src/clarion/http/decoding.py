@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from clarion.errors import FieldFault, InvalidFields, MalformedBody
 from clarion.fields import did_you_mean
-from clarion.http.bodies import Body, collect, leave_out
+from clarion.http.bodies import UNKNOWN_FIELD, Body, collect, leave_out
 
 T = TypeVar("T")
 # Faults of a body that are named, and items of a list or map that are looked into.
@@ -22,9 +22,9 @@ FAULTS_LIMIT = 20
 ITEMS_LIMIT = 1_000
 _PLACE = re.compile(r"^(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
-_UNKNOWN, _MISSING = "there is no such field", "is required"
+_MISSING = "is required"
 _NAMED = (
-    (re.compile(r"unknown field `(.+?)`"), _UNKNOWN),
+    (re.compile(r"unknown field `(.+?)`"), UNKNOWN_FIELD),
     (re.compile(r"missing required field `(.+?)`"), _MISSING),
 )
 _TYPES = re.compile(r"`([a-z |]+)`")
@@ -213,7 +213,7 @@ def _prune_fields(value: dict[str, Any], struct: Any, place: str, faults: list[F
         for name in [each for each in value if each not in fields]:
             del value[name]
             if len(faults) < FAULTS_LIMIT:
-                reason = f"{_UNKNOWN}{did_you_mean(name, fields)}"
+                reason = f"{UNKNOWN_FIELD}{did_you_mean(name, fields)}"
                 faults.append(FieldFault(_join(place, name), reason))
     for name, field in fields.items():
         if name not in value:

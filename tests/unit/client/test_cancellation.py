@@ -1,7 +1,7 @@
 """A task that is cancelled while it asks a server ends, also if the answer comes in that moment."""
 
 import asyncio
-import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from ipaddress import ip_network
@@ -12,10 +12,12 @@ from clarion.channels.http_clients import HttpClients, ProviderRequest
 from clarion.channels.targets import Targets
 from clarion.client import AsyncClarion
 from clarion.client.cancellation import end_if_cancelled
-from tests.unit.channels.http_peers import OK, answering, listening
+from tests.unit.channels.http_peers import OK, Peer, Script, listening, receive
 
 Ask = Callable[[], Awaitable[object]]
-TRIES = 400
+# After the answer is written, a task is cancelled after so many steps of the loop.
+STEPS = 40
+TRIES = 20 * STEPS
 
 
 @asynccontextmanager
@@ -35,25 +37,38 @@ async def server(port: int) -> AsyncIterator[Ask]:
         yield lambda: clarion.request("GET", "/v1/stats", returns=dict)
 
 
+def answering_with(answered: asyncio.Event) -> Script:
+    """Answer each request, and set the event in the same step of the loop."""
+
+    async def script(
+        peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        while True:
+            await receive(peer, reader)
+            writer.write(OK.replace(b"ok", b"{}"))
+            answered.set()
+
+    return script
+
+
 @pytest.mark.parametrize("asking", [provider, server])
 async def test_a_cancellation_is_never_lost(
     asking: Callable[[int], AbstractAsyncContextManager[Ask]],
 ) -> None:
-    cancelled = 0
-    answer = OK.replace(b"ok", b"{}")
-    async with listening(answering(answer)) as peer, asking(peer.port) as ask:
-        await ask()
-        begin = time.perf_counter()
-        await ask()
-        usual_s = time.perf_counter() - begin
+    """Steps of the loop are counted, not time: without a step the answer cannot have arrived."""
+    cancelled, answered = Counter[int](), asyncio.Event()
+    async with listening(answering_with(answered)) as peer, asking(peer.port) as ask:
         for turn in range(TRIES):
+            answered.clear()
             task: asyncio.Future[object] = asyncio.ensure_future(ask())
-            await asyncio.sleep(usual_s * turn / TRIES)
+            await answered.wait()
+            for _ in range(turn % STEPS):
+                await asyncio.sleep(0)
             if task.cancel():
-                cancelled += 1
+                cancelled[turn % STEPS] += 1
                 with pytest.raises(asyncio.CancelledError):
                     await task
-    assert cancelled > TRIES / 10
+    assert cancelled[0] == TRIES / STEPS
 
 
 async def test_a_time_out_inside_of_an_operation_is_its_own() -> None:

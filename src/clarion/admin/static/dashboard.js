@@ -82,6 +82,13 @@ async function download(event) {
   }
 }
 
+// The second click of a double click would send a form again.
+function ignoreDoubleClick(event) {
+  const isRepeat = event.detail > 1 && event.target.closest?.("form[method=post] button:not([type=button])");
+  if (isRepeat) event.preventDefault();
+}
+
+document.addEventListener("click", ignoreDoubleClick);
 document.addEventListener("change", submitOnChange);
 document.addEventListener("change", checkAll);
 document.addEventListener("click", download);

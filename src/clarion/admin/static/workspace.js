@@ -78,8 +78,10 @@ function goTo(source, place) {
   const [line, column] = place.split(":").map(Number);
   const lines = source.value.split("\n");
   const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+  // A column is a character, which is two units of the text for an emoji.
+  const before = [...(lines[line - 1] ?? "")].slice(0, column - 1).join("").length;
   source.focus();
-  source.setSelectionRange(start + column - 1, start + (lines[line - 1] ?? "").length);
+  source.setSelectionRange(start + before, start + (lines[line - 1] ?? "").length);
 }
 
 document.addEventListener("click", copyText);

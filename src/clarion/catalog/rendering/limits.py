@@ -15,16 +15,20 @@ TAGS_LIMIT = 1_000
 # Tags up to whose end the lexer looks from each of them.
 _VERBATIM = re.compile(r"\{%-?\s*(end)?(raw|doc)\b")
 
+_Find = Callable[[str], str | None]
+
 
 def check_size(subject: str | None, body: str) -> None:
     """Raise `InvalidFields` if a template is too large to be looked at by Liquid."""
-    check_each(subject, body, find_size_fault)
+    check_each(subject, body, find_size_fault, find_size_fault)
 
 
-def check_each(subject: str | None, body: str, find: Callable[[str], str | None]) -> None:
+def check_each(subject: str | None, body: str, find: _Find, find_in_body: _Find) -> None:
     """Raise `InvalidFields` with the faults that are found in the subject and the body."""
-    texts = {"subject": subject, "body": body}
-    found = {field: None if text is None else find(text) for field, text in texts.items()}
+    found = {
+        "subject": None if subject is None else find(subject),
+        "body": find_in_body(body),
+    }
     faults = [FieldFault(field, reason) for field, reason in found.items() if reason is not None]
     if faults:
         raise InvalidFields(*faults)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from liquid.exceptions import LiquidError, ResourceLimitError, UndefinedError
@@ -47,17 +47,21 @@ def check_template(
     subject: str | None, body: str, variables: Collection[str], *, is_mjml: bool = False
 ) -> None:
     """Raise `InvalidFields` if a template is invalid, or uses a name that it does not declare."""
-    if is_mjml:
-        body = mjml.convert(body)
     find = partial(_find_fault, variables=variables)
-    if not is_mjml:
-        return check_each(subject, body, find)
-    # A place in the HTML that MJML becomes is none in the text.
-    return check_each(subject, body, lambda text: _without_place(find(text)))
+    find_in_body = partial(_find_in_mjml, find=find) if is_mjml else find
+    check_each(subject, body, find, find_in_body)
 
 
-def _without_place(reason: str | None) -> str | None:
-    return reason and _PLACE.sub("", reason)
+def _find_in_mjml(text: str, *, find: Callable[[str], str | None]) -> str | None:
+    """Return the fault of MJML, or of the HTML that it becomes with the place in the MJML."""
+    try:
+        reason = find(mjml.convert(text))
+    except InvalidFields as error:
+        return error.faults[0].reason
+    if reason is None:
+        return None
+    without, in_text = _PLACE.sub("", reason), find(text) or ""
+    return in_text if _PLACE.sub("", in_text) == without else without
 
 
 def _find_fault(text: str, *, variables: Collection[str]) -> str | None:
