@@ -135,7 +135,7 @@ def check_overlap(overlap_s: int) -> int:
 
 
 def check_public_key(pem: str | None, algorithm: UserTokenAlgorithm) -> bytes:
-    """Return a public key in PEM, in one form; `InvalidFields` says what is wrong with it."""
+    """Return a public key as normalised PEM; `InvalidFields` says what is wrong with it."""
     if pem is None:
         raise InvalidFields(FieldFault("public_key", f"is required with {algorithm.value}"))
     try:

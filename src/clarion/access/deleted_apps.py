@@ -22,8 +22,8 @@ KEPT = 2_000
 class DeletedApps:
     """Knows the deleted apps. `on_deleted` is called with the id of each.
 
-    It ends the app's connections and forgets what is cached of it. It is called again with each
-    poll until nothing of the app is left: a connection may be opening while its app is deleted.
+    The callback ends the app's connections and drops its cached data. It is called again with each
+    poll until all rows of the app are gone: a connection may be opening while its app is deleted.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ _SYSTEMS = (
 
 
 def describe_browser(user_agent: str | None) -> str:
-    """Return the browser and the system; the beginning of what it says if it is neither."""
+    """Return the browser and the system; if both are unknown, the start of the header."""
     text = user_agent or ""
     browser = next((name for part, name in _BROWSERS if part in text), "")
     system = next((name for part, name in _SYSTEMS if part in text), "")

@@ -16,7 +16,7 @@ def path_of(*parts: str) -> str:
 
 
 def confirm_path(path: str) -> str:
-    """Return the path of the page that asks for the password again, and leads to another then."""
+    """Return the path of the page that asks for the password again, and then opens this one."""
     return f"{ROOT}/confirm?{urlencode({'next': path}, safe='/')}"
 
 

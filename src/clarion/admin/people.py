@@ -28,7 +28,7 @@ async def read_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
 
 
 async def find_user(visit: Visit, user_id: str) -> dict[str, Any] | None:
-    """Return the user with an id; None if there is none."""
+    """Return the user with an id, or None."""
     if not is_user_id(user_id):
         return None
     try:

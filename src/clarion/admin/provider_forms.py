@@ -147,7 +147,7 @@ FORMS = {
 
 
 def read_settings(visit: Visit, form: ProviderForm) -> dict[str, Any]:
-    """Return the settings that were filled in; a number that is none is left to the API."""
+    """Return the settings of the form; the API refuses numbers that are not valid."""
     found: dict[str, Any] = {}
     for field in form.settings:
         name, text = f"settings.{field.name}", visit.field(f"settings.{field.name}").strip()

@@ -59,9 +59,9 @@ class Visit:
         return self.form.get(name, [])
 
     async def get(self, *parts: str, **query: str | int | None) -> dict[str, Any]:
-        """Return what an operation of the API answers: `get("users", user_id)`.
+        """Return the response of an operation of the API: `get("users", user_id)`.
 
-        `Refused` if it is refused; without another answer to that, an error page is shown.
+        Raises `Refused` if the operation fails; if nothing catches it, an error page is shown.
         """
         return (await self.call("GET", *parts, query=query)).json
 

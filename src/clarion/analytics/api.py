@@ -85,11 +85,10 @@ class Point(msgspec.Struct):
 
 
 class Series(msgspec.Struct, kw_only=True):
-    """Counts in the order of time. Times without a count are left out.
+    """Counts in the order of time. Intervals without a count are left out.
 
-    `group` has the values of what was asked for with `group_by`. Of latencies, `percentiles` says
-    under how many milliseconds 50, 95 and 99 of 100 are, rounded up to the bound of a bucket, and
-    null if it is more than an hour.
+    `group` has the values of the fields in `group_by`. For latencies, `percentiles` has p50, p95
+    and p99 in milliseconds, rounded up to the bound of a bucket, or null if above an hour.
     """
 
     group: dict[str, str]

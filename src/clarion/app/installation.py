@@ -21,7 +21,7 @@ _SEALED = b"clarion"
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The id of a database, and what a person calls it."""
+    """The id of a database, and its readable name."""
 
     id: str
     database: str
@@ -67,7 +67,7 @@ async def identify(
 
 
 async def void_copy(engine: Engine) -> None:
-    """Record that the database is used: a copy of it that is not finished begins anew."""
+    """Record that the database was used, so that an unfinished copy of it starts again."""
     await engine.write(Unit("", (VOID_COPY.step(),)))
 
 

@@ -76,7 +76,7 @@ class AuditEntryView(View):
 class AuditVerificationView(View):
     """Which entries were verified. `fault` is the first that was found, null if there is none.
 
-    `link` is that of the last one: with its number, it is an anchor for `clarion audit verify`.
+    `link` is that of the last entry: with its number, it is an anchor for `clarion audit verify`.
     """
 
     first: int

@@ -113,8 +113,9 @@ class ProviderHealthView(View):
 class ProviderView(View):
     """A provider. `secrets` are the names of those that are set.
 
-    `public` is what kinds show beside their settings, as the `public_key` of Web Push. `secret` is
-    shown once, when Clarion made it. `disabled_reason` says why Clarion made it inactive.
+    `public` has values that a kind shows in addition to its settings, such as the `public_key` of
+    Web Push. `secret` is shown once, if Clarion created it. `disabled_reason` says why Clarion
+    deactivated the provider.
     """
 
     channel: Channel
@@ -154,14 +155,14 @@ class ProviderView(View):
 
 
 class ProviderTestBody(Body):
-    """Where a test message goes: an e-mail address, a phone number or a token.
+    """Where a test message goes: an email address, a phone number or a token.
 
-    For Web Push a subscription; for a webhook nothing. For email, SMS, APNs and FCM it can be left
-    out: then the credentials are tried, and nothing is sent.
+    For Web Push it is a subscription; for a webhook leave it out. For email, SMS, APNs and FCM it
+    can be left out: then only the credentials are tested, and nothing is sent.
     """
 
     to: str | dict[str, Any] | None = None
-    """An e-mail address, a phone number, a device token, or a Web Push subscription."""
+    """An email address, a phone number, a device token, or a Web Push subscription."""
 
 
 class ProviderTestResult(View):
@@ -266,7 +267,7 @@ class ProvidersController(Controller):
         name: ProviderName,
         channels: Injected[Routing],
     ) -> None:
-        """Delete a provider; what waits for it is sent by another, if there is one."""
+        """Delete a provider; another one, if there is one, sends the waiting messages."""
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         found = await _find(channels.providers, app_id, channel, name)
         await channels.providers.delete(app_id, found.channel, name)

@@ -141,9 +141,9 @@ class ProviderToken:
         return self._text
 
     def replace(self, refused: str) -> str | None:
-        """Return another token in place of one that Apple refused as expired.
+        """Return a new token for one that Apple refused as expired.
 
-        None if that was signed just now: then the clock of this machine is wrong.
+        None if that one was signed just now: then the clock of this machine is wrong.
         """
         if self._text == refused:
             if self._clock.monotonic() - self._signed_at < TOKEN_SETTLED_MS:

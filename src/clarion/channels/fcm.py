@@ -225,7 +225,7 @@ class FcmSender:
 
 
 def build_fcm_message(message: OutgoingMessage, now: int) -> bytes:
-    """Return the body of a request. FCM has no id of ours: `data.notification_id` shows repeats."""
+    """Return the body of a request. FCM has no message id: `data.notification_id` shows repeats."""
     notification = message.notification
     collapse = collapse_id(message)
     is_quiet = notification.priority is Priority.LOW
@@ -266,7 +266,7 @@ def _encode_section(content: PushContent) -> bytes:
 
 
 def read_account(text: str) -> ServiceAccount:
-    """Return what is used of a service account; `ValueError` if it is none."""
+    """Return the needed parts of a service account; `ValueError` if it is not one."""
     try:
         return msgspec.json.decode(text, type=ServiceAccount)
     except RecursionError as error:

@@ -46,7 +46,7 @@ TOKEN_ANSWERS = (
 
 
 class ServiceAccount(msgspec.Struct, frozen=True):
-    """What is used of the JSON file of a service account."""
+    """The needed parts of a service account's JSON file."""
 
     client_email: Annotated[str, msgspec.Meta(min_length=3, max_length=320)]
     private_key: Annotated[str, msgspec.Meta(max_length=_PEM_LIMIT)]
@@ -98,7 +98,7 @@ class AccessTokens:
         self._exchange: asyncio.Task[AccessToken | Outcome] | None = None
 
     async def get(self, refused: AccessToken | None = None) -> AccessToken | Outcome:
-        """Return a token that is not the refused one; or the outcome, if there is none."""
+        """Return a token other than the refused one, or the outcome if there is none."""
         token = self._token
         if token and token != refused and self._clock.monotonic() < token.renew_at:
             return token
@@ -112,7 +112,7 @@ class AccessTokens:
         return exchange.result()
 
     async def close(self) -> None:
-        """Stop an exchange that is under way."""
+        """Stop an exchange that is in progress."""
         if self._exchange is not None:
             self._exchange.cancel()
             await asyncio.wait([self._exchange])
@@ -175,7 +175,7 @@ class AccessTokens:
 
 
 def load_rsa_key(text: str) -> rsa.RSAPrivateKey:
-    """Return a key for RS256; `ValueError` if it is none, or its parts do not match.
+    """Return a key for RS256; `ValueError` if it is not one, or its parts do not match.
 
     The library would test that the primes are prime, for up to half a second on the event loop.
     With a wrong one, no signature is accepted.

@@ -259,7 +259,7 @@ def _skip(code: str, message: str, after_s: float) -> NotTried:
 
 
 async def close_all(routes: list[Route]) -> None:
-    """Close routes; one that fails does not keep the others open."""
+    """Close routes; if closing one fails, the others are still closed."""
     for each in routes:
         with contextlib.suppress(Exception):
             await each.close()

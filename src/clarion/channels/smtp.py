@@ -210,7 +210,7 @@ class SmtpSender:
         return client
 
     async def _connect(self) -> socket.socket:
-        """Connect to the address that was checked: a second look-up could lead elsewhere."""
+        """Connect to the checked address: a second look-up could return another one."""
         host, port = self._settings.host, self._settings.port or _PORTS[self._settings.security]
         try:
             address = await self._context.http.targets.resolve_host(host)

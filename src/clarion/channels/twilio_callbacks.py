@@ -55,7 +55,7 @@ class TwilioCallbacks:
         self.prefixes = {CALLBACKS_PREFIX: self.answer}
 
     async def answer(self, request: Request) -> Response:
-        """Verify a report and record it; 403 if its signature is wrong, 404 if it is for nobody."""
+        """Verify a report and record it; 403 for a wrong signature, 404 for an unknown provider."""
         if request.scope["method"] != "POST":
             raise MethodNotAllowed(["POST"])
         app_id, name, notification_id = _read_path(request.scope["path"])

@@ -125,7 +125,7 @@ async def reset(
 
 @admin.command
 async def disable(username: str, /, *, json: Switch = False, **settings: SettingFlags) -> None:
-    """Let an administrator sign in no more, end all sessions and revoke all admin API keys."""
+    """Block the sign-in of an administrator, end all sessions and revoke all admin API keys."""
     done = await _edit(
         settings, username, lambda each, now: replace(each, disabled_at=each.disabled_at or now)
     )

@@ -51,12 +51,12 @@ class Replayed:
 
 
 async def replay(*audit_log: Path, **settings: SettingFlags) -> None:
-    """Erase and delete again who was erased or deleted after a backup that was restored.
+    """Erase and delete again the users who were erased or deleted after a restored backup.
 
     Parameters
     ----------
     audit_log
-        Audit logs that go on after the backup.
+        Audit logs with entries from after the backup.
 
     """
     loaded = load_settings(settings)
@@ -144,4 +144,4 @@ async def _list_ids(stores: Stores, app_id: str) -> AsyncIterator[str]:
 
 
 async def _ignore(_app_id: str, _user_id: str) -> None:
-    """Nobody is connected to a database that was just restored."""
+    """Do nothing: no client is connected to a database that was just restored."""

@@ -34,7 +34,7 @@ _PAGE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(Generic[K]):
-    """What is done with one kind of keys, and how they are shown."""
+    """The operations on one kind of keys, and how they are shown."""
 
     list: Callable[[Stores, str], Awaitable[Sequence[K]]]
     revoke: Callable[[Stores, str, str], Awaitable[K]]

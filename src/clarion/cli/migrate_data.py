@@ -40,7 +40,7 @@ async def migrate_data(
 ) -> None:
     """Copy everything from SQLite into an empty PostgreSQL database, and verify it.
 
-    Stop the server first. If the command is interrupted, run it again: it goes on where it was.
+    Stop the server first. If the command is interrupted, run it again: it continues there.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _show(source: Source) -> Iterator[Watch]:
 
 
 class _Lines:
-    """What is printed of the progress."""
+    """The printed progress."""
 
     def __init__(self, bars: Progress, total: int, *, is_plain: bool) -> None:
         self._bars = bars

@@ -54,10 +54,11 @@ async def restore(
     with_keys
         Restore the keys of the backup, too.
     passphrase_file
-        A file with their passphrase. Default: it is asked for.
+        A file with their passphrase. Default: the command asks for it.
     audit_log
-        An audit log that goes on after the backup: who was erased or deleted since is erased or
-        deleted again. Those in the data directory are used in any case. Can be repeated.
+        An audit log with entries from after the backup: users who were erased or deleted since
+        are erased or deleted again. Those in the data directory are used in any case. Can be
+        repeated.
     accept_unsealed
         Restore a backup whose seal is missing or cannot be verified.
 
@@ -102,7 +103,7 @@ def _open_keys(archive: Archive, passphrase_file: Path | None) -> dict[str, byte
 
 @contextlib.contextmanager
 def _claim(directory: DataDirectory, settings: Settings) -> Iterator[None]:
-    """Make sure that nobody uses the target, and that it has no database."""
+    """Make sure that no server uses the target, and that it has no database."""
     path = sqlite_path(settings.database_url)
     if path is None:
         yield

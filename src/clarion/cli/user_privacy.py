@@ -77,7 +77,7 @@ def erase(
     server: ApiOptions | None = None,
     **settings: SettingFlags,
 ) -> None:
-    """Erase everything about a user, for ever, and print the receipt.
+    """Erase everything about a user, forever, and print the receipt.
 
     Parameters
     ----------

@@ -57,10 +57,10 @@ class ClockSteps:
             self._left.pop(0)
 
     def _plan(self, step_ms: int) -> list[_Move | int]:
-        """Return what is to be done: moves of jobs, and the step itself.
+        """Return the necessary actions: moves of jobs, and the step itself.
 
-        What is due stays due, and what waits is not due on the way: it is moved ahead before the
-        clock, or back after it.
+        Due jobs stay due, and waiting jobs never become due in between: they are moved ahead before
+        the clock, or back after it.
         """
         queue, now, most = self._queue, self._clock.now(), MOVED_AT_ONCE
         move_due = partial(queue.move_due, now=now, by_ms=step_ms, limit=most)

@@ -73,7 +73,7 @@ class Handover:
             self._leases.hold(job)
 
     def take(self, app_id: str, count: int) -> list[Accepted]:
-        """Take the most urgent events of an app, at most so many. If more wait, it has a turn."""
+        """Take the most urgent events of an app, up to a limit; if more wait, it gets a turn."""
         taken: list[Accepted] = []
         lanes = self._apps.get(app_id, {})
         for lane in lanes.values():

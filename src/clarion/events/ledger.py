@@ -19,7 +19,7 @@ LOST_LIMIT = 100
 
 
 class LedgerCheck:
-    """Looks for what is lost, and looks again at what it found."""
+    """Searches for lost events and notifications, and checks again those it found."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -36,7 +36,7 @@ class LedgerCheck:
         return len(self._lost)
 
     async def step(self, now: int) -> int:
-        """Check what has come of age since the last time, at most a minute of each age."""
+        """Check the rows that reached an age since the last step, at most a minute of each age."""
         lost = {each for each in self._lost | self._suspects if await self._ledger.is_lost(each)}
         if new := lost - self._lost:
             get_logger().error("ledger_difference", lost=sorted(new), count=len(lost))

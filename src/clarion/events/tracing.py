@@ -128,7 +128,7 @@ def _describe_job(job: Job) -> Attributes:
 
 
 def describe(outcome: JobOutcome) -> Attributes:
-    """Return what a span says of an outcome: ids, the type, and the status of each channel."""
+    """Return the span attributes of an outcome: ids, the type, and the status of each channel."""
     found: dict[str, Attribute] = {}
     if outcome.notification is not None:
         found["clarion.notification.id"] = outcome.notification.id

@@ -218,7 +218,7 @@ class HttpConnections:
         return identity, _Accepted(descriptor, identity, *ends)
 
     def _reset(self, client: Client) -> None:
-        """Drop what is known of an earlier connection from the same port."""
+        """Drop the state of an earlier connection from the same port."""
         if requests := self._requests.get(client):
             requests.idle_s = 0.0
             if not requests.running and requests.begun_pass < self._pass - 1:
@@ -310,8 +310,8 @@ class HttpConnections:
     def _shut_down(self, accepted: _Accepted) -> bool:
         """End a connection.
 
-        Granian may close its descriptor at any moment, and the number then means another socket.
-        Our duplicate stays what it is: it is shut down only if it is the socket that was chosen.
+        Granian may close its descriptor at any moment, and the number may then be another socket's.
+        Our duplicate does not change: it is shut down only if it is the chosen socket.
         """
         try:
             os.dup2(accepted.descriptor, self._spare, inheritable=False)
@@ -326,7 +326,7 @@ class HttpConnections:
             os.dup2(self._nothing, self._spare, inheritable=False)
 
     def _forget(self) -> None:
-        """Drop what is known of connections that have ended."""
+        """Drop the state of connections that have ended."""
         gone = [
             client
             for client, requests in self._requests.items()
@@ -374,7 +374,7 @@ def watch(settings: Settings) -> HttpConnections:
 
 
 def _list_descriptors(limit: int) -> Iterator[int]:
-    """Yield the open descriptors of this process; all there can be if there are no more."""
+    """Yield the open descriptors of this process; all possible numbers if it has run out."""
     try:
         entries = os.scandir(_LISTING)
     except OSError as error:

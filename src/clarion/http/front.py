@@ -234,7 +234,7 @@ class Front:
         return extra
 
     def _check(self, request: Request) -> None:
-        """Refuse what is ambiguous, and hide what is not for strangers."""
+        """Refuse ambiguous requests, and hide paths that are not for other machines."""
         scope = request.scope
         path = scope["path"]
         check_head(scope, request.headers)

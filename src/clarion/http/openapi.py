@@ -175,7 +175,7 @@ def _list_handlers(framework: Litestar) -> Iterator[tuple[str, str, HTTPRouteHan
 
 
 def _add_types(operation: dict[str, Any], handler: HTTPRouteHandler, schemas: Schemas) -> None:
-    """Ask for the schemas of what a handler of the framework takes and returns."""
+    """Request the schemas of a handler's parameters and results."""
     if "description" in operation:
         operation["description"] = join_lines(operation["description"])
     if bodies := _list_bodies(handler):

@@ -18,9 +18,9 @@ _KEPT_LIMIT = 10_000
 
 
 class RequestQuotas:
-    """Counts requests, and adds what is left of a quota to the headers of the response.
+    """Counts requests, and adds the remaining quota to the headers of the response.
 
-    Raises `TooManyRequests` for one that is above it.
+    Raises `TooManyRequests` for a request beyond it.
     """
 
     def __init__(self, limits: Limits, clock: Clock, settings: Settings) -> None:
@@ -65,7 +65,7 @@ class RequestQuotas:
     def _list(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the caller's own quota, then the part of its app's that it may use up.
 
-        Administrators are not counted against an app: they must be able to look at one that has
+        Administrators are not counted against an app: they must be able to inspect an app that has
         used up its quota.
         """
         settings = self._settings

@@ -26,7 +26,7 @@ _IMAGES = "images/"
 
 
 async def answer(request: Request) -> Response:
-    """Return a page, an image, the style, or what a search finds."""
+    """Return a page, an image, the style sheet, or the results of a search."""
     scope = request.scope
     if scope["method"] not in {"GET", "HEAD"}:
         raise MethodNotAllowed(("GET", "HEAD"))

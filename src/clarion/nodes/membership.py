@@ -89,7 +89,7 @@ class SharedMembership:
         return [node for node in others if self._looks[node.id][1] >= LOOKS]
 
     async def leave(self) -> None:
-        """Hand over what this node has claimed, and stop leading."""
+        """Release the claims of this node, and stop leading."""
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await self._on_gone(self._node.id)

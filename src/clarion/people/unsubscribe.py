@@ -26,7 +26,7 @@ _KEY_BYTES = 64
 
 
 class OptOut(NamedTuple):
-    """What a link turns off."""
+    """The preference that a link turns off."""
 
     app_id: str
     user_id: str

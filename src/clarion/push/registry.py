@@ -105,7 +105,7 @@ class Registry:
         return device
 
     def _is_fresh(self, entry: tuple[int, Device | None], now: int) -> bool:
-        """Return whether what is cached may be used: less time if no device is valid."""
+        """Return whether a cached value may be used; for less time if no device is valid."""
         read_at, device = entry
         if device is not None and device.invalidated_at is None:
             return True

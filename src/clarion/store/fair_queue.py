@@ -29,7 +29,7 @@ Waiting = tuple[Unit, int, _Future]
 
 
 class _OfOwner:
-    """What waits of one owner, oldest first."""
+    """The waiting units of one owner, oldest first."""
 
     __slots__ = ("bytes", "units")
 
@@ -60,10 +60,10 @@ class FairQueue:
         self._is_light = False  # the last batch
 
     def add(self, unit: Unit, size: int, future: _Future) -> None:
-        """Add a unit; `Overloaded` if there is no space for one more of its owner.
+        """Add a unit; `Overloaded` if its owner has no space for another.
 
-        An app may have as many units and bytes waiting as are still free: alone it gets half of
-        the space, beside another greedy one a third, and there is always some for the next.
+        The waiting units and bytes of an app may be at most as many as are still free: alone it can
+        use half of the space, two busy apps a third each, and some is always left for others.
         """
         # While half of the space is free, nobody can have more than that.
         if self.units * 2 >= self._units_limit or (self.bytes + size) * 2 >= self._bytes_limit:

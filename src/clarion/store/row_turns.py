@@ -28,7 +28,7 @@ class RowTurns:
 
     @asynccontextmanager
     async def take(self, app_id: str, row_id: str) -> AsyncIterator[None]:
-        """Wait until no other change of a row is under way; `Overloaded` if too many wait."""
+        """Wait until no other change of a row is in progress; `Overloaded` if too many wait."""
         key = (app_id, row_id)
         count = self._counts.get(key, 0)
         if count > WAITING_LIMIT:

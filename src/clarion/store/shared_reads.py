@@ -71,5 +71,5 @@ class SharedReads(Generic[K, V]):
 
 
 def _open(futures: Iterable[asyncio.Future[T]]) -> Iterator[asyncio.Future[T]]:
-    """Return the futures of those who still wait."""
+    """Return the futures of callers who still wait."""
     return (future for future in futures if not future.done())

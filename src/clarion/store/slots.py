@@ -1,4 +1,4 @@
-"""Slots for reads that take long: few at once, one of each app, and nobody waits for ever."""
+"""Slots for reads that take long: few at once, one of each app, and nobody waits forever."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Supervisor:
         loop.task = asyncio.get_running_loop().create_task(self._supervise(name, loop), name=name)
 
     def find_failing(self) -> list[str]:
-        """Return the names of the loops that fail again and again."""
+        """Return the names of the loops that fail repeatedly."""
         now = asyncio.get_running_loop().time()
         return [name for name, loop in self._loops.items() if _is_failing(loop, now)]
 
@@ -55,7 +55,7 @@ class Supervisor:
         return {name: loop.restarts for name, loop in self._loops.items()}
 
     async def stop(self, grace_s: float) -> None:
-        """Cancel the loops; those that drain may first finish what they have in hand."""
+        """Cancel the loops; those that drain may first finish their current work."""
         self._is_stopping = True
         draining = [each.task for each in self._loops.values() if each.drains and each.task]
         if draining:

@@ -27,7 +27,7 @@ _ID = slice(3, 35)
 
 
 class StepKind(Enum):
-    """What a step is to the step before it."""
+    """The relation of a step to the step before it."""
 
     SERVER = "server"  # answers a request
     CLIENT = "client"  # makes one
@@ -36,7 +36,7 @@ class StepKind(Enum):
 
 
 class Span(Protocol):
-    """A step that is under way."""
+    """A running step."""
 
     @property
     def context(self) -> str:
@@ -79,7 +79,7 @@ class Tracer(Protocol):
         """
 
     async def close(self) -> None:
-        """Export what waits, for a few seconds at most."""
+        """Export waiting spans, for a few seconds at most."""
 
 
 # The step that this task is in; None if it is not traced.
@@ -89,7 +89,7 @@ stored: ContextVar[Mapping[str, str]] = ContextVar("stored_contexts", default=Ma
 
 
 def find_context() -> str | None:
-    """Return the context of the step that this task is in, to be stored with what it makes."""
+    """Return the context of this task's step, to be stored with the rows that it creates."""
     span = current.get()
     return None if span is None else span.context
 

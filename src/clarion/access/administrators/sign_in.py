@@ -105,7 +105,7 @@ class SignIn:
     async def _find_past(self, account: Administrator | None, visitor: Visitor) -> bytes | None:
         """Return the hash of the browser's last session, if it was one of the account.
 
-        It may have run out. One that was ended, as by a new password, is not found any more.
+        It may have expired. One that was ended, for example by a new password, is not found.
         """
         if visitor.session is None:
             return None
@@ -244,9 +244,9 @@ class SignIn:
     async def _start(
         self, account: Administrator, visitor: Visitor, now: int, *, has_mfa: bool
     ) -> Started:
-        """Start a session, instead of the one that the browser had before.
+        """Start a session, which replaces the browser's previous one.
 
-        It begins when its request did: entries of older sign-ins in the audit log are before that.
+        It begins with its request, so that audit entries of older sign-ins are earlier.
         """
         has_totp = not has_mfa and await self.stores.factors.find_totp(account.id) is not None
         stage = self.policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)

@@ -57,7 +57,7 @@ class NewAppBody(Body):
 
 
 class AppChange(Body):
-    """What to change of an app; what is left out stays."""
+    """Changes to an app; fields that are left out do not change."""
 
     name: AppName | UnsetType = UNSET
     """The name of the app for people."""
@@ -72,7 +72,7 @@ class AppChange(Body):
 
 
 class OwnAppChange(Body):
-    """What an app may change of itself; what is left out stays."""
+    """What an app may change of itself; fields that are left out do not change."""
 
     allowed_origins: AllowedOrigins | UnsetType = UNSET
     user_per_hour: PerHour | UnsetType = UNSET

@@ -67,7 +67,7 @@ def write_failure(text: str) -> bytes:
 
 
 def read_failure(message: bytes) -> str | None:
-    """Return why a process cannot start, if that is what it said."""
+    """Return why a process cannot start, if it reported that."""
     if not message.startswith(_FAILED):
         return None
     return message.removeprefix(_FAILED).decode(errors="replace")

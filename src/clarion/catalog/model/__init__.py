@@ -198,7 +198,7 @@ def build_context(
     user: dict[str, object] | None = None,
     count: int = 1,
 ) -> dict[str, object]:
-    """Return what a template can use. An empty snippet counts as none."""
+    """Return the values that a template can use. An empty snippet counts as missing."""
     context = {**data, "actor": actor, "target": target, "user": user, "count": count}
     # An absent value is undefined, not empty: showing it is an error.
     for name in ("actor", "target", "user", "snippet"):

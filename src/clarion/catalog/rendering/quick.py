@@ -122,7 +122,7 @@ def compile_quickly(text: str, *, is_html: bool) -> Render | None:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield text, values and tags in turn. One that is not closed is left to Liquid."""
+    """Yield text, values and tags in turn; Liquid handles those that are not closed."""
     end = 0
     while opening := _OPENING.search(text, end):
         yield text[end : opening.start()]

@@ -148,7 +148,7 @@ class EventsController(Controller):
         events: Injected[Events],
         clock: Injected[Clock],
     ) -> EventView:
-        """Cancel what is not sent yet. Cancelling it again changes nothing."""
+        """Cancel everything that is not sent yet. Cancelling it again changes nothing."""
         caller = app_of(request, Scope.EVENTS_WRITE)
         is_done = await events.cancel(caller.app_id, event_id, clock.now())
         event = await _find(events, caller.app_id, event_id)

@@ -21,7 +21,7 @@ class CountedByApp(Protocol):
 
 
 class LiveFigures(View):
-    """What goes on at this moment. Connections are those to this node."""
+    """Current figures. Connections are those of this node."""
 
     at: Timestamp
     """When they were read."""

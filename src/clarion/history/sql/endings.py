@@ -76,7 +76,7 @@ def confirm(messages: Iterable[Message], now: int) -> tuple[Step, ...]:
 def end_after(
     notification_ids: Iterable[str | None], end: tuple[str, str], now: int
 ) -> tuple[Step, ...]:
-    """Return the step that ends deliveries after messages of theirs; none if there are none."""
+    """Return the step that ends deliveries after their messages; none without messages."""
     found: Sequence[str] = sorted({each for each in notification_ids if each is not None})
     if not found:
         return ()

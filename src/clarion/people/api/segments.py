@@ -33,7 +33,7 @@ FilterText = Annotated[
 
 
 class SegmentBody(Body):
-    """A filter. It is looked up when an event is sent, so that users come and go by themselves."""
+    """A filter. It is evaluated when an event is sent, so membership is always up to date."""
 
     filter: FilterText
 

@@ -222,7 +222,7 @@ class UsersController(Controller):
 
 
 def check_found(user: User | None, user_id: str) -> User:
-    """Return the user; `NotFound` if there is none."""
+    """Return the user; `NotFound` if it does not exist."""
     return existing(user, explain_missing_user(user_id))
 
 

@@ -57,7 +57,7 @@ class DeletedUser(View):
 
 
 class ErasureReceipt(View):
-    """What an erasure has removed. It holds no personal data.
+    """What an erasure has removed. It contains no personal data.
 
     `status` is `running` while data is being removed, then `erased`. `user_hash` is a keyed hash:
     the same user id has the same hash in this app. `removed` counts rows by table.
@@ -154,9 +154,9 @@ async def delete_user(
 ) -> Response[DeletedUser | ErasureReceipt]:
     """Delete a user, who can be restored for some days; or erase them with `hard=true`.
 
-    Nothing is sent to a deleted user, and nobody can read or use what is theirs. An erasure removes
-    everything about the user and answers with its receipt: 200 when all is removed, 202 if that
-    takes longer. Nothing more is sent in either case.
+    Nothing is sent to a deleted user, and their data cannot be read or used. An erasure removes
+    everything about the user and returns its receipt: 200 when everything is removed, 202 if
+    that takes longer. In either case nothing more is sent.
     """
     app_id, user_id = owner_of(request, user_id, Scope.USERS_WRITE)
     audit_log.describe(erased=str(hard).lower())

@@ -74,10 +74,10 @@ class Eraser:
     async def erase(
         self, app_id: str, user_id: str, cause: ErasureCause = ErasureCause.REQUEST
     ) -> Erasure:
-        """Erase a user; return the receipt. It is `running` if it takes long, and goes on.
+        """Erase a user; return the receipt. It is `running` if it takes long, and continues.
 
-        Nothing is sent to the user after this returns but what was being sent. `NotFound` if
-        nothing is known of the user.
+        After this returns, nothing is sent to the user except messages already being sent.
+        `NotFound` if nothing is stored about the user.
         """
         erasure = await self.begin(app_id, user_id, cause)
         if erasure.status is not ErasureStatus.RUNNING:
@@ -122,7 +122,7 @@ class Eraser:
         return len(due)
 
     async def run_due(self, now: int) -> int:
-        """Go on with the erasures that nobody works on; return how many there were."""
+        """Continue with the erasures that nobody works on; return how many there were."""
         claimed = await self.erasures.claim_due(now, now + LEASE_MS, now + LATEST_MS, CLAIMED)
         for erasure in claimed:
             async with self._slots:

@@ -344,7 +344,7 @@ async def list_devices(
 async def _replan(
     before: Device | None, after: Device | None, on_user_changed: OnUserChanged
 ) -> None:
-    """Have waiting notifications of the users of a changed device decided again, if it matters."""
+    """Schedule new decisions on what waits for a changed device's users, if they may differ."""
     if _what_counts(before) == _what_counts(after):
         return
     devices = [device for device in (before, after) if device is not None]

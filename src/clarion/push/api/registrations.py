@@ -26,7 +26,7 @@ Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZER
 
 
 class Details(Body):
-    """What is known about a device."""
+    """The details of a device."""
 
     user_id: UserId | None = None
     """The user of the device."""
@@ -110,7 +110,7 @@ class Registration(NamedTuple):
 
 
 def read_registration(caller: AppCaller | UserCaller, data: NewDevice) -> Registration:
-    """Return what a request says; `InvalidFields` names what is wrong."""
+    """Return the registration of a request; `InvalidFields` names every fault."""
     checked = collect({"app_id": partial(_check_app, caller, data.app_id), **data.checks()})
     platform, token = checked["platform"], checked["token"]
     if data.subscription is not None:

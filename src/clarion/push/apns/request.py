@@ -109,7 +109,7 @@ def read_push_type(headers: Mapping[bytes, bytes]) -> str | None:
     return push_type
 
 
-@lru_cache(maxsize=1024)  # a provider sends the same few topics again and again
+@lru_cache(maxsize=1024)  # a provider sends the same few topics repeatedly
 def _read_topic(topic: bytes, push_type: str | None) -> tuple[str, int]:
     """Return the bundle id in a topic, and the size limit of the payload."""
     given = topic.decode("latin-1")

@@ -126,7 +126,7 @@ class EndpointsController(Controller):
         registry: Injected[Registry],
         endpoint_registry: Injected[EndpointRegistry],
     ) -> None:
-        """Delete the endpoint: whoever sends to it gets 404. What was sent before is delivered."""
+        """Delete the endpoint. Its sender then gets 404; messages sent before are delivered."""
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         await endpoint_registry.delete(device.app_id, device.id, endpoint_id)
 

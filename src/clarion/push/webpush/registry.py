@@ -113,7 +113,7 @@ class EndpointRegistry:
     async def find(self, capability: str) -> EndpointOfDevice:
         """Return the endpoint with its device.
 
-        `NotFound` if there is none; `EndpointGone` if its device is not valid any more, or has
+        `NotFound` if it does not exist; `EndpointGone` if its device is no longer valid, or has
         another user.
         """
         return await self.find_hashed(hash_capability(capability))

@@ -30,7 +30,7 @@ class Source:
 
     @classmethod
     def open(cls, path: str, names: Sequence[str]) -> Source:
-        """Lock a database of which tables are copied, and bring it up to date.
+        """Lock the database to copy from, and bring it up to date.
 
         `CommandFailed` if another process uses it.
         """

@@ -72,7 +72,7 @@ class DatabaseClock:
             await asyncio.sleep(EVERY_S)
 
     async def measure(self) -> None:
-        """Ask the database for its time, and go by it."""
+        """Read the time of the database, and adopt it."""
         best = min([await self._take_sample() for _ in range(SAMPLES)])
         behind_ms = self._offset_ms - best.offset_ms
         is_first = self.uncertainty_ms is None

@@ -28,8 +28,8 @@ _FIND_LATER = "SELECT MAX(version) FROM migrations WHERE step = 'after' AND vers
 async def hold_release(newest: int, connection: asyncpg.Connection) -> None:
     """Hold the lock of a release until the connection is closed.
 
-    `StoreUnavailable` if a later release has applied what this one cannot live with. A migration
-    that runs is waited for, so that it either sees this lock or is seen here.
+    `StoreUnavailable` if a later release has applied a change that breaks this one. This waits for
+    a running migration, so that either it sees this lock, or its result is seen here.
     """
     await connection.execute("SELECT pg_advisory_lock_shared($1)", MIGRATION_LOCK)
     try:

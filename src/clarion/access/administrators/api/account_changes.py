@@ -60,10 +60,10 @@ async def list_account_changes(
     audit_log: Injected[AuditLog],
     clock: Injected[Clock],
 ) -> AccountChangeList:
-    """Return what changed in how the calling administrator signs in, and what they may do.
+    """Return the changes to the calling administrator's sign-in and permissions.
 
-    Passwords, second factors, recovery codes, admin API keys, roles and resets of the last 90 days,
-    by whoever did it.
+    Passwords, second factors, recovery codes, admin API keys, roles and resets of the last 90
+    days, changed by anybody.
     """
     caller = signed_in(request)
     sessions = await admins.sessions.list(caller.administrator_id)

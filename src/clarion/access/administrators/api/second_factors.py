@@ -25,7 +25,7 @@ from clarion.http.views import View
 
 
 class TotpView(View):
-    """A secret for an authenticator app; `uri` is what a QR code for it holds."""
+    """A secret for an authenticator app; `uri` is the content of its QR code."""
 
     secret: str
     """The secret, in base32, to be typed into an authenticator app."""

@@ -124,7 +124,7 @@ class SessionView(View):
 
 
 class SessionItem(View):
-    """A session in a list; `is_current` is the one that asks."""
+    """A session in a list; `is_current` is true for the session of this request."""
 
     id: str
     """The id of the session, from the list of sessions."""

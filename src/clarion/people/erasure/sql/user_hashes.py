@@ -32,7 +32,7 @@ class UserHashes:
         self._known: dict[str, bytes] = {}  # not more than there are apps
 
     async def find(self, app_id: str, user_id: str) -> bytes | None:
-        """Return the hash of a user id; None if the app has erased nobody yet."""
+        """Return the hash of a user id; None if the app has not erased a user yet."""
         key = await self._find_key(app_id)
         return _hash(key, user_id) if key else None
 
