@@ -1,4 +1,4 @@
-"""User keys and provider keys: how they are made, what is refused, and how long one overlaps."""
+"""User keys and provider keys: how they are created, refused and rotated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The apps that are being deleted, whose keys, tokens and connections no node accepts any more.
 
-The node that deletes an app knows it at once, the others when they are notified, or after `POLL_S`
-at the latest, also if a command deleted it. Housekeeping removes the rows of the app.
+The node that deletes an app knows at once, the others when they are notified, or after `POLL_S` at
+the latest, also if a command deleted it. Housekeeping removes the rows of the app.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a browser says about itself, in words: Firefox on Windows."""
+"""The name of a browser and its system, from its `User-Agent`: Firefox on Windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fields of a form say, and a form that is shown again with what is wrong."""
+"""Reading the fields of a form, and showing a form again with its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users as pages need them: found by what a search field has, and named next to their ids."""
+"""Users for pages: found by the text of a search field, and shown with name and id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A visit of a page: who asks for what, and what the page may use to answer."""
+"""A visit of a page: the caller, the request, and the operations that the page may call."""
 
 from __future__ import annotations
 

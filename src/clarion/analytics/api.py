@@ -92,7 +92,7 @@ class Series(msgspec.Struct, kw_only=True):
     """
 
     group: dict[str, str]
-    """The values of what was asked for with `group_by`; empty without it."""
+    """The values of the fields in `group_by`; empty without it."""
     total: int
     """The sum of all points."""
     percentiles: dict[str, int | None] | None

@@ -1,4 +1,4 @@
-"""What is counted, by which dimensions, and the counts of a time."""
+"""The metrics, their dimensions, and the counts of a time."""
 
 from __future__ import annotations
 

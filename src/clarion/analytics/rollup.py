@@ -1,9 +1,9 @@
 """Counts what happened since the last time, every few seconds.
 
 The time up to which everything is counted is stored in the commit that adds the counts, so that
-nothing is added twice, also if a commit fails or several nodes count. What is committed late, with
-a time that was counted already, is found when each minute is counted again two minutes later: then
-what is missing is added.
+nothing is added twice, even if a commit fails or several nodes count. Rows that are committed late,
+with a time that was already counted, are found two minutes later, when each minute is counted
+again and the difference is added.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One table: what is expired or pruned, how often, and by which step.
 
-A step does at most `CHUNK` at a time and returns how much that was, so that requests never wait
-long behind it. The supervisor runs each task as a loop of its own.
+A step handles at most `CHUNK` rows and returns how many, so that requests never wait long behind
+it. The supervisor runs each task in its own loop.
 """
 
 from __future__ import annotations

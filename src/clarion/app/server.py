@@ -1,7 +1,7 @@
 """The composition root: what a node consists of, and the order in which it starts and stops.
 
-`stores.py` has the adapters of the store, `services.py` what works on them, `routes.py` and
-`management.py` every HTTP endpoint. No other module knows which adapter fills a port.
+`stores.py` has the adapters of the store, `services.py` the services that use them, `routes.py` and
+`management.py` every HTTP endpoint. No other module knows which adapter implements a port.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The chain in a file of its own: lines of JSON, for this account alone, only ever appended to.
+"""The chain as a file: lines of JSON, readable only by this account, and only ever appended to.
 
-The file follows the chain: what is missing after its last line is appended. So it needs no state of
-its own, a crash loses nothing, and it can be moved away at any time.
+The file follows the chain: entries missing after its last line are appended. So it needs no other
+state, a crash loses nothing, and it can be moved away at any time.
 """
 
 from __future__ import annotations

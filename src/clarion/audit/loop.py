@@ -1,4 +1,4 @@
-"""The loop of the audit log: links what was written, then appends it to the file."""
+"""The loop of the audit log: links new entries, then appends them to the file."""
 
 from __future__ import annotations
 

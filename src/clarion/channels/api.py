@@ -143,7 +143,7 @@ class ProviderView(View):
     sandbox: bool
     """If true, nothing is sent: every message counts as delivered."""
     created_at: Timestamp | None
-    """When it was created; null for what is built in."""
+    """When it was created; null if it is built in."""
     updated_at: Timestamp | None
     """When it changed last."""
     health: ProviderHealthView | None

@@ -1,7 +1,7 @@
 """The certificate authorities that a provider trusts in addition to the usual ones: a PEM file.
 
-An app names the path, and the file is on the machine of the operator. So every fault has the same
-text: an app must not learn which files there are, or anything of what is in them.
+An app names the path, and the file is on the operator's machine. So every fault has the same text:
+an app must not learn which files exist, or anything about their content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The circuit breaker of a provider: one that fails is left alone for a while, then tried again."""
+"""The circuit breaker of a provider: one that fails is not used for a while, then tried again."""
 
 from __future__ import annotations
 

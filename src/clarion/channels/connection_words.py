@@ -1,4 +1,4 @@
-"""What went wrong between Clarion and a provider, in words, with the technical name beside."""
+"""What went wrong between Clarion and a provider, in words, with the technical name."""
 
 from __future__ import annotations
 

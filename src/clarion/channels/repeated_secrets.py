@@ -1,4 +1,4 @@
-"""Secrets that a provider repeats in its answer: taken out before the answer is stored or shown."""
+"""Removes secrets that a provider repeats in its answer, before the answer is stored or shown."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which addresses on the network Clarion may be made to call: the guard against SSRF.
 
 A URL that an app or a user sets must not lead to this machine or its private network. The name is
-resolved once, every address is checked, and the connection goes to an address that was checked:
-a name server that answers differently the second time gains nothing.
+resolved once, every address is checked, and the connection goes to a checked address: a name server
+that answers differently the second time has no effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports of Twilio on what became of messages: verified by their signature, outside `/v1/`.
+"""Reports from Twilio on the outcome of messages: verified by their signature, outside `/v1/`.
 
 The path names the app, the provider and the notification; the signature covers it. Twilio signs no
 time. So a report counts only while a delivery is queued or sent, and for some days after its last

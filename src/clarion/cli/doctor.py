@@ -1,4 +1,4 @@
-"""`clarion doctor`: check everything a server needs, and say how to fix what is wrong."""
+"""`clarion doctor`: check everything a server needs, and say how to fix each fault."""
 
 from __future__ import annotations
 

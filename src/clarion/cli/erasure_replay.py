@@ -1,7 +1,7 @@
-"""Erases and deletes again what a restored backup brought back, by audit logs that are newer.
+"""Erases and deletes again the users that a restored backup brought back, using newer audit logs.
 
-The log names users by pseudonyms, which the master key makes. So the users of the restored database
-are gone through, and those whose pseudonym was deleted since are deleted again.
+The log names users by pseudonyms, made with the master key. So this computes the pseudonym of every
+user in the restored database, and deletes those that the log shows as deleted since.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`clarion version`: what is installed, for reports of faults."""
+"""`clarion version`: the installed version, for bug reports."""
 
 from __future__ import annotations
 

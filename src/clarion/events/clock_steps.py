@@ -1,8 +1,8 @@
-"""Moves the queue along when the clock of the machine is set. With SQLite, where one node works.
+"""Adjusts the queue when the clock of the machine is set. Only with SQLite, which has one node.
 
-A retry is planned by the time of day, which may be set by an hour. What waits for a number of
-seconds still waits for that number; what waits for a time of day, such as the end of quiet hours,
-goes by the new time.
+A retry is stored with a time of day, which may be set by an hour. Jobs that wait for a number of
+seconds still wait for that number; jobs that wait for a time of day, such as the end of quiet
+hours, use the new time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sends what was collected for a digest as one message when the digest is due."""
+"""Sends the notifications collected for a digest as one message when the digest is due."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The conservation ledger: everything that was accepted is finished, waiting or in progress.
 
 An event or delivery that is none of these is lost: it is open, and no job will ever end it. That
-must never happen, so it is looked for, in the background and a bounded part at a time: of each
-minute of the past after two minutes, after an hour and after a day.
+must never happen, so this searches for it in the background, a bounded part at a time: each minute
+of the past is checked after two minutes, after an hour and after a day.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Claims that this node made and lost, because the store failed meanwhile.
+"""Claims that this node made and lost, because the store failed in between.
 
-The answer to a claim can be lost, or that to a request whose event is stored with a claimed job; a
-worker may be unable to read what it needs for its jobs. Nobody works on them, and their leases
-would have to end first. They are due again as soon as the store has answered for a while.
+The answer to a claim can be lost, or the answer to a request whose event is stored with a claimed
+job; or a worker cannot read the data for its jobs. Then no worker has these jobs, and their leases
+would have to end first. Instead, they are due again as soon as the store has answered for a while.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Traces of the work on events: a span for each job, after the request that sent its event.
 
-The contexts are read with the jobs, whichever node has accepted the events, and whenever. All of
-it is put around the handlers if traces are on, and is not there otherwise.
+The contexts are read with the jobs, so any node can have accepted the events, at any time. The
+handlers are wrapped only if traces are on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Closes connections to the HTTP listeners that are silent, idle, stalled or too many.
 
-Granian accepts and closes connections by itself and shows us requests only. It never closes one
-that sends nothing, or that is idle after an HTTP/2 request. So this loop lists the descriptors of
-our own process, finds the sockets that were accepted on the listeners' ports, and shuts down those
-that are beyond a limit; Granian then sees the end of the connection and frees it.
+Granian accepts and closes connections itself, and passes on only requests. It never closes a
+connection that sends nothing, or that is idle after an HTTP/2 request. So this loop lists the
+descriptors of the process, finds the sockets that were accepted on the listeners' ports, and shuts
+down those beyond a limit; Granian then sees the end of the connection and frees it.
 """
 
 from __future__ import annotations

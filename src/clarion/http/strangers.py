@@ -1,8 +1,8 @@
 """Who connects: a process of this machine, a trusted proxy, or anybody.
 
-Nobody becomes local, or gets another address, by what they send. A proxy on this machine makes
-every request come from it: what it adds can only show that a request is not local. A request that
-a proxy may understand in another way than we do is refused.
+No client can become local, or get another address, by sending something. With a proxy on this
+machine every request comes from this machine: the proxy's headers can only show that a request is
+not local. A request that a proxy may interpret differently from Clarion is refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/docs/…`: the documentation of this release, for whoever may see the API page."""
+"""`/docs/…`: the documentation of this release, for everyone who may see the API page."""
 
 from __future__ import annotations
 

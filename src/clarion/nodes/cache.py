@@ -1,4 +1,4 @@
-"""What a node keeps of the store in memory, and when it may not use it any more."""
+"""Cached values from the store, and until when a node may use them."""
 
 from __future__ import annotations
 

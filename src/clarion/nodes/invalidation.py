@@ -1,4 +1,4 @@
-"""What is cached on several nodes: dropped on all of them when one has changed it."""
+"""Values cached on several nodes: dropped on all when one node changes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The bus between the processes of one machine: a socket for each pair of them.
 
-The parent of the processes makes the sockets and hands one end to each (`processes/`). They have no
-name, so that nobody else can connect. A socket lasts as long as both processes.
+The parent of the processes creates the sockets and passes one end to each (`processes/`). They have
+no name, so no other program can connect. A socket lasts as long as both processes.
 """
 
 from __future__ import annotations

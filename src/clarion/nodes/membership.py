@@ -1,6 +1,6 @@
-"""A node among those that serve the database: heart-beats, nodes that are gone, and the leader.
+"""A node among those that use the database: heart-beats, nodes that are gone, and the leader.
 
-A node is gone when its row has not changed for several looks in a row. Clocks are not compared:
+A node is gone when its row has not changed for several checks in a row. Clocks are not compared:
 neither skew nor an interruption of the database makes a node look dead.
 """
 

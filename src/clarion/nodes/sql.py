@@ -1,4 +1,4 @@
-"""The list of nodes in SQL, and which of them leads."""
+"""The nodes in SQL, and which of them is the leader."""
 
 from __future__ import annotations
 

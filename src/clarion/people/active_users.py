@@ -1,9 +1,9 @@
 """Whether users may use their tokens and connections: inactive and deleted users may not.
 
-A node applies a change of its own at once, and that of another one when the bus brings it, or else
-within five seconds: a user is read again after `KNOWN_MS`, and every `POLL_S` (while the bus is
-connected, every `CHECK_S`) users who were recently deactivated, deleted or erased are looked up, to
-end their open connections.
+A node applies its own change at once, and a change by another node when the bus delivers it, or
+else within five seconds: a user is read again after `KNOWN_MS`, and every `POLL_S` (while the bus
+is connected, every `CHECK_S`) users who were recently deactivated, deleted or erased are looked up,
+to end their open connections.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Registers devices, and caches them by token.
 
-A change on this node is seen at once, a change on another one when the bus brings it. While the bus
-is disconnected, what is cached is used for seconds only.
+A change on this node is seen at once, a change on another node when the bus delivers it. While the
+bus is disconnected, cached values are used only for seconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The protocol of one device connection, without any I/O.
 
-The mailbox is the head of what is stored for the device: when it is full, the rest stays in the
+The mailbox is the head of the device's stored messages: when it is full, the rest stays in the
 store and is read when acknowledgements have made room.
 """
 

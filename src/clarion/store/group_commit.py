@@ -1,8 +1,8 @@
 """Group commit: all waiting units are committed in one durable transaction.
 
-The caller submits a unit and awaits it. While a commit is running, the next batch collects, so
-batches grow with the load and no timer is needed. A batch is limited in units and in bytes, so that
-the next one begins soon, whatever one app writes.
+The caller submits a unit and awaits it. While a commit is running, the next batch forms, so batches
+grow with the load and no timer is needed. A batch is limited in units and in bytes, so that the
+next one starts soon, no matter how much one app writes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A field of a record is a column of the same name. Texts, numbers and bytes are stored as they are,
 enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON, unless `codecs`
-names the field. One that is named in `inline` has its fields among the columns instead. A field
-named in `without` is no column; an object that is read has its default.
+names the field. A field named in `inline` has its own fields among the columns instead. A field
+named in `without` has no column; objects that are read have its default.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Changes of one row, one after the other.
 
-A change is read, edited and written if nobody else changed the row meanwhile. Of many at once on
-this node all but one would be in vain each time; so they wait for each other.
+A change is read, edited and written if the row has not changed in between. Of many concurrent
+changes on this node, all but one would conflict and retry; so they wait for each other.
 """
 
 from __future__ import annotations

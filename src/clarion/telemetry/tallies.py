@@ -1,7 +1,7 @@
 """Counts and times as plain numbers, converted at each scrape.
 
-The metrics of the library take a lock for each count, and what is counted here happens thousands of
-times a second.
+The metrics of the library take a lock for each count, which is too slow for events that happen
+thousands of times a second.
 """
 
 from __future__ import annotations

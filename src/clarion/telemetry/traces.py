@@ -1,8 +1,8 @@
 """Traces: the steps of an event or a push, from the request to the device, on all nodes.
 
-They are off unless the environment configures an exporter. Then `current` is None everywhere, and
-nothing else is done for them. The context of a step is a text in the form of W3C Trace Context: it
-is stored with what waits, and sent with what leaves.
+They are off unless the environment configures an exporter. When they are off, `current` is None
+everywhere, and nothing else is done. The context of a step is a string in the form of W3C Trace
+Context: it is stored with waiting rows, and sent with requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What changed in how an administrator signs in and what they may do, as the audit log has it.
+"""Changes to an administrator's sign-in and permissions, from the audit log.
 
 An attacker who took over an account changes it: its owner must see that at the next sign-in.
 """

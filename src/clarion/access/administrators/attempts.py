@@ -1,9 +1,9 @@
-"""By what failed sign-ins are counted, and for how long they lead to a lock.
+"""How failed sign-ins are counted, and for how long they lead to a lock.
 
 An attempt is counted by its account and address together, by its address, and by its account. The
 first two stop guessing from one place, while the account can still be used from another one. The
 third stops guessing from many places, which needs many attempts. A browser with a trusted device,
-or with the cookie of an expired session of the account, is counted by that alone: nobody else can
+or with the cookie of an expired session of the account, is counted only by that: nobody else can
 lock its owner out.
 """
 

@@ -1,4 +1,4 @@
-"""Dead letters: events whose jobs failed for good, to be replayed."""
+"""Dead letters: events with permanently failed jobs, which can be replayed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An app and its keys: API keys, keys for user tokens, keys of APNs providers.
 
-A new secret is in the response to the form, and nowhere else: no address and no log has it.
+A new secret is only in the response to the form, never in a URL or a log.
 """
 
 from __future__ import annotations

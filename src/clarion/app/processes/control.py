@@ -1,6 +1,6 @@
-"""What the parent and a process say to each other: over a socket without a name, one for each.
+"""Messages between the parent and a process, over an unnamed socket for each process.
 
-A message may carry descriptors. The socket ends with either of the two, however that ended.
+A message may carry descriptors. The socket closes when either side ends, for any reason.
 """
 
 from __future__ import annotations

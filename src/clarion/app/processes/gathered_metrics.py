@@ -1,4 +1,4 @@
-"""The metrics of all processes in one answer, whichever of them is asked.
+"""The metrics of all processes in one answer, from any of them.
 
 Each sample has the label `process`. A process that does not answer in time is left out.
 """

@@ -153,7 +153,7 @@ class PreviewView(View):
     version: int | None
     """The version that was used; null if the text came with the request."""
     segments: SmsSegmentsView | None
-    """What the body takes as a text message; null for other channels."""
+    """The size of the body as a text message; null for other channels."""
 
 
 class TemplatesController(Controller):

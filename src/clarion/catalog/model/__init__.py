@@ -117,7 +117,7 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window_s: int | None = None
     """How many seconds to collect, from the first event on."""
     daily_at: str | None = None  # HH:MM
-    """The time of day at which to send what was collected, HH:MM in the time zone of the user."""
+    """The time of day at which to send the digest, HH:MM in the time zone of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """A compiler for simple Liquid: text, values, plain ifs. About ten times as fast as Liquid.
 
-Its output is always that of Liquid. What it does not support, in a template or in the values, is
-left to Liquid. It runs in the event loop, so its time is linear in the text.
+Its output is always that of Liquid. Anything it does not support, in a template or in the values,
+is left to Liquid. It runs in the event loop, so its time is linear in the text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`clarion demo`: fills an app of its own with people and devices, and lets things happen there."""
+"""`clarion demo`: fills its own app with users and devices, and keeps sending events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The people of the demo: names, languages, time zones, and what they want to receive."""
+"""The users of the demo: names, languages, time zones and preferences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo app is made of: its types with their texts, providers, segments and topics."""
+"""The content of the demo app: its types with their texts, providers, segments and topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes on at this moment over HTTP: connections, and the queue of an app."""
+"""Current figures over HTTP: connections, and the queue of an app."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class HeldChannel(WaitingChannel, kw_only=True):
     """A channel on which a notification waits."""
 
     dead_letter: str | None
-    """The event to replay, if sending it has failed for good; null if it has not."""
+    """The event to replay, if sending has failed permanently; otherwise null."""
 
 
 class WaitingView(View):

@@ -1,6 +1,6 @@
 """The jobs and events of a user who is erased, in SQL.
 
-An event that waits for a decision about them waits no more.
+An event that was waiting for a decision about this user no longer waits.
 """
 
 from __future__ import annotations

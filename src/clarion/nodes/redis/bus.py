@@ -1,7 +1,7 @@
 """The bus over Redis or Valkey: sharded channels, and hashes of which node holds which device.
 
-A node subscribes to a channel of its own and to sixteen for all nodes, and publishes on one of
-these. Messages of one turn of the loop are sent in one write, and reach each node as one frame.
+A node subscribes to its own channel and to sixteen for all nodes, and publishes on one of these.
+Messages of one turn of the loop are sent in one write, and reach each node as one frame.
 """
 
 from __future__ import annotations

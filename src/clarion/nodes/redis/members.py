@@ -1,6 +1,6 @@
 """Which other nodes are connected to Redis: each counts up in one hash.
 
-The store knows which nodes exist: one that is cut off from Redis alone still changes the store. A
+The store knows which nodes exist: a node that is cut off only from Redis still changes the store. A
 node is connected to the bus only while all others are.
 """
 

@@ -100,7 +100,7 @@ class UserExport(Struct):
     devices: list[dict[str, Any]]
     """The devices of the user."""
     former_devices: list[dict[str, Any]]
-    """When devices were those of the user that are not any more."""
+    """When devices belonged to the user that no longer do."""
     messages: list[dict[str, Any]]
     """The messages to the devices of the user."""
     subscriptions: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Deletes users for now, restores them, and erases them for good.
+"""Deletes users temporarily, restores them, and erases them permanently.
 
 An erasure is a tombstone first. Then everything about the user is removed in chunks, by the request
 or by any node, also after a crash. Two minutes later this is repeated, to remove what was being

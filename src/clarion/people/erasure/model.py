@@ -1,4 +1,4 @@
-"""An erasure: what is looked for, how far it is, and the receipt that stays."""
+"""An erasure: what it searches for, its progress, and the receipt that is kept."""
 
 from __future__ import annotations
 

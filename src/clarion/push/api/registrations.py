@@ -1,4 +1,4 @@
-"""The request to register a device, and what it says about where the device is reached."""
+"""The request to register a device, with the address at which the device is reached."""
 
 from __future__ import annotations
 

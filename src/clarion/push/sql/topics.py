@@ -1,4 +1,4 @@
-"""Topics in SQL. A message to a topic is one row, whatever the number of subscribers."""
+"""Topics in SQL. A message to a topic is one row, for any number of subscribers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Backs up and restores a PostgreSQL database by COPY, so that no program of PostgreSQL is needed.
 
 `pg_dump` must not be older than the server, and is often not installed where Clarion runs. One
-REPEATABLE READ transaction reads every table as of the same moment; nobody waits for it. A restore
+REPEATABLE READ transaction reads every table as of the same moment and blocks no writer. A restore
 applies the migrations of the backup to an empty database and fills the tables, in one transaction.
 """
 

@@ -1,7 +1,7 @@
-"""The copy of a database: table by table, each batch with the progress that it makes.
+"""The copy of a database: table by table, each batch committed together with the progress.
 
-A copy that was killed goes on after the last batch that was committed. If the source was used
-since, it starts again.
+A killed copy continues after the last committed batch. If the source was used since, it starts
+again.
 """
 
 from __future__ import annotations

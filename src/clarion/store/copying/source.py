@@ -1,4 +1,4 @@
-"""The SQLite database that is copied. Nobody else can open it meanwhile."""
+"""The SQLite database that is copied. No other process can open it during the copy."""
 
 from __future__ import annotations
 

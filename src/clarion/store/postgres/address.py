@@ -1,4 +1,4 @@
-"""Where a PostgreSQL server is: whether what is sent there needs TLS."""
+"""The address of a PostgreSQL server, and whether connections to it need TLS."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The time of the database, which all nodes share: the monotonic clock and a measured offset.
 
-What one node stores another compares with the time, so they must not go by clocks of their own. The
-clocks of the machines may differ and may be set; nothing here depends on them.
+One node compares times that another has stored with the current time, so they must not use their
+own clocks. The clocks of the machines may differ and may be set; nothing here depends on them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which releases run on a database: the writer of each node holds a shared lock of its release.
 
 A release is named by the newest migration that it knows. The lock ends with the connection, and is
-taken before anything is written on the next one. So an `after` step of a migration, which nodes of
-earlier releases cannot live with, is applied only when none of them is connected.
+taken before anything is written on the next one. So an `after` step of a migration, which would
+break nodes of earlier releases, is applied only when none of them is connected.
 """
 
 from __future__ import annotations

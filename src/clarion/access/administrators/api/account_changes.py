@@ -24,7 +24,7 @@ class ChangeActor(View):
     id: str
     """The id of the administrator, or the account of the operating system that ran `clarion`."""
     username: str | None
-    """The name of the administrator; null if it is none, or was deleted."""
+    """The name of the administrator; null if the actor is not one, or was deleted."""
 
 
 class AccountChange(View):

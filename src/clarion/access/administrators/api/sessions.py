@@ -112,7 +112,7 @@ class SessionView(View):
     app_roles: dict[str, Role]
     """The roles for single apps, by app id."""
     stage: SignInStage
-    """What is missing from the sign-in."""
+    """The next step of the sign-in, or `signed_in`."""
     has_mfa: bool
     """Whether a second factor was given."""
     session_id: str | None

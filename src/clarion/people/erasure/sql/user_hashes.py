@@ -1,7 +1,7 @@
 """The keyed hash of a user id: it identifies an erased user without storing the id.
 
-Each app has a key of its own, which is made at its first erasure. It is sealed with the master key
-and stays when that is replaced: tombstones are recognised for as long as they are stored.
+Each app has its own key, created at its first erasure. It is sealed with the master key and kept
+when that is replaced: tombstones are recognised as long as they are stored.
 """
 
 from __future__ import annotations
