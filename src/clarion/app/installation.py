@@ -53,7 +53,7 @@ async def identify(
     if await engine.fetch(FIND_COPY):
         raise StartError(
             f"`clarion migrate-data` has not finished copying into {describe_url(database_url)}. "
-            "Run it again: it goes on where it was."
+            "Run it again: it continues where it stopped."
         )
     rows = await engine.fetch(SELECT)
     if not rows:

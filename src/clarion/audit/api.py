@@ -99,7 +99,7 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
         Plain | None, Parameter(description="The id of an API key or administrator.")
     ] = None,
     user_id: Annotated[
-        Plain | None, Parameter(description="The id of the user whom entries are about.")
+        Plain | None, Parameter(description="Only entries about the user with this id.")
     ] = None,
     since: Moment = None,
     until: Moment = None,

@@ -38,7 +38,7 @@ TOKEN_ANSWERS = (
     Answer(_PREFIX + NOT_CONNECTED, Action.RETRY, "`token_uri` cannot be reached."),
     Answer(_PREFIX + NO_ANSWER, Action.RETRY, "No access token came; the message was not sent."),
     Answer("token clock", Action.RETRY, "The clock of this machine is wrong."),
-    Answer("token malformed", Action.RETRY, "The answer holds no access token."),
+    Answer("token malformed", Action.RETRY, "The answer has no access token."),
     Answer("token 429", Action.RETRY, "Too many requests for access tokens."),
     Answer("token 4xx", Action.DISABLE, "Google refuses the service account."),
     Answer("token 5xx", Action.RETRY, "Google cannot issue access tokens now."),
@@ -153,7 +153,7 @@ class AccessTokens:
     def _accept(self, answer: HttpAnswer) -> AccessToken | Outcome:
         grant = answer.read_json(_Grant)
         if not _TOKEN.fullmatch(grant.access_token):
-            return self._answers.judge(["token malformed"], "the answer holds no access token")
+            return self._answers.judge(["token malformed"], "the answer has no access token")
         life_s = grant.expires_in - min(MARGIN_S, grant.expires_in // 2)
         self._token = AccessToken(grant.access_token, self._clock.monotonic() + life_s * 1000)
         return self._token

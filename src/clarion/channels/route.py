@@ -87,10 +87,10 @@ class Route:
         if not breaker.allows(clock.monotonic()):
             breaker.waited += 1
             wait_s = breaker.wait_s(clock.monotonic())
-            return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
+            return _skip("circuit_open", "the provider failed often; it is paused", wait_s)
         if not await self._take_slot():
             breaker.cancel()
-            return _skip(BUSY, f"{self.provider.concurrency} attempts are under way", 1.0)
+            return _skip(BUSY, f"{self.provider.concurrency} attempts are running", 1.0)
         try:
             return await self._take_daily() or await self._send(message, breaker)
         finally:

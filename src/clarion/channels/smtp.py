@@ -67,7 +67,7 @@ _PLAIN = "With `security` none, `host` must be in a private network that the ope
 _NO_MAILBOX = "must be an email address, like ana@example.com or Ana <ana@example.com>"
 
 ANSWERS = AnswerTable(
-    Answer("250", Action.DELIVERED, "The server has taken the message."),
+    Answer("250", Action.DELIVERED, "The server accepted the message."),
     Answer("421", Action.RETRY, "The server closes the connection."),
     Answer("450", Action.RETRY, "The mailbox is not available now, or greylisting."),
     Answer("451", Action.RETRY, "The server has a fault."),

@@ -161,4 +161,4 @@ def _report(manifest: Manifest, path: Path, seconds: float) -> None:
     if KEYS in manifest.members:
         print("It has master.key and the other keys, encrypted with the passphrase.")
     else:
-        print("It does not have master.key. Back that up apart: nobody can make it again.")
+        print("It does not have master.key. Back that up separately: it cannot be created again.")

@@ -61,7 +61,7 @@ async def replay(*audit_log: Path, **settings: SettingFlags) -> None:
     """
     loaded = load_settings(settings)
     if not audit_log:
-        raise StartError("Name an audit log that goes on after the backup.")
+        raise StartError("Name an audit log with entries from after the backup.")
     if missing := [each for each in audit_log if not each.is_file()]:
         raise StartError(f"There is no file {missing[0]}.")
     async with open_stores(loaded) as stores:

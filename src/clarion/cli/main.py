@@ -32,8 +32,8 @@ _COMMANDS = {
     "serve": ("serve:serve", "Start the server."),
     "init": (
         "init:init",
-        "Create the data directory, the demo app, keys, certificates, and a link with which the "
-        "first administrator is made. If they already exist, nothing changes. " + _TAKES_SETTINGS,
+        "Create the data directory, the demo app, keys, certificates, and a link for creating the "
+        "first administrator. If they already exist, nothing changes. " + _TAKES_SETTINGS,
     ),
     "migrate": (
         "migrate:migrate",
@@ -43,8 +43,7 @@ _COMMANDS = {
     "migrate-data": (
         "migrate_data:migrate_data",
         "Copy everything from SQLite into an empty PostgreSQL database, and verify it. Stop the "
-        "server first. If it is interrupted, run it again: it goes on where it was. "
-        + _TAKES_SETTINGS,
+        "server first. If it is interrupted, run it again: it continues there. " + _TAKES_SETTINGS,
     ),
     "doctor": (
         "doctor:doctor",

@@ -137,7 +137,7 @@ class _Lines:
         self._print(f"verified {self._verified:,} of {self._total:,} rows, {table.name}")
 
     def note_restart(self) -> None:
-        print("The SQLite database was used since the last run: everything is copied anew.")
+        print("The SQLite database was used since the last run: everything is copied again.")
 
     def _print(self, line: str) -> None:
         now = time.monotonic()

@@ -149,6 +149,6 @@ def _path(user_id: str) -> str:
 
 def _confirm(user_id: str) -> None:
     if not sys.stdin.isatty():
-        raise StartError("Nobody can confirm this here: give --yes.")
+        raise StartError("This is not a terminal: to confirm, give --yes.")
     if input(f"Type {user_id} to erase everything about this user: ") != user_id:
         raise CommandFailed("Nothing was erased.")

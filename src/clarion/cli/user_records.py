@@ -137,7 +137,7 @@ def _advise(summary: Summary) -> Iterator[None]:
         yield
     except (CommandFailed, StartError, KeyboardInterrupt) as error:
         done = f"Imported {count(summary.created + summary.updated, 'user')}."
-        advice = f"{done} Go on with --from-line {summary.next_line}."
+        advice = f"{done} Continue with --from-line {summary.next_line}."
         if isinstance(error, KeyboardInterrupt):
             print(f"clarion: {advice}", file=sys.stderr)
             raise

@@ -81,7 +81,7 @@ class RequestQuotas:
 
 def _explain_limit(caller: Caller | None, position: int) -> str:
     if position > 0:
-        return "This app has made all its requests of this minute; wait as `Retry-After` says."
+        return "This app has used up its requests for this minute; wait as `Retry-After` says."
     names = {AppCaller: "API key", AdminCaller: "administrator", type(None): "address"}
     who = names.get(type(caller), "user")
-    return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
+    return f"This {who} has used up its requests for this minute; wait as `Retry-After` says."

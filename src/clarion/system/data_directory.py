@@ -210,7 +210,7 @@ class DataDirectory:
         if for_tests != self._for_tests.exists():
             raise StartError(
                 f"{self.path} was served without --clock test, and moving the clock would expire "
-                "what is in it. Choose another directory with --data."
+                "its data. Choose another directory with --data."
                 if for_tests
                 else f"{self.path} is for tests: its clock was moved. Start with --clock test, or "
                 "choose another directory with --data."

@@ -44,7 +44,7 @@ _USER_AGENT_LENGTH = 200
 _WRONG_NAME = "The username or the password is not right."
 _WRONG_PASSWORD = "The password is not right."  # noqa: S105 - a sentence
 _WRONG_CODE = "The code is not right, or it was used before."
-_WRONG_LINK = "This set-up link is not valid any more. `clarion admin reset` makes a new one."
+_WRONG_LINK = "This set-up link is no longer valid. `clarion admin reset` creates a new one."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ class SignIn:
         if not account.allows(visitor.address):
             raise AddressNotAllowed
         if username not in (None, account.username):
-            raise InvalidFields(FieldFault("username", "is not the one that this link is for"))
+            raise InvalidFields(FieldFault("username", "is not the username for this link"))
         password_hash = await self._hash_new(password, account.username)
         self.audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         if not await self.stores.links.use(link, password_hash, self.clock.now()):

@@ -34,7 +34,7 @@ PublicKey = Annotated[
 ]
 Secret = Annotated[
     str | None,
-    msgspec.Meta(description="For HS256: at least 32 bytes. One is made if it is left out."),
+    msgspec.Meta(description="For HS256: at least 32 bytes. If left out, one is created."),
 ]
 
 NewKid = Annotated[str, documented(pattern=f"^(?!{FIRST_KID}$)[A-Za-z0-9._-]{{1,64}}$")]

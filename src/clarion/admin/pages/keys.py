@@ -28,7 +28,7 @@ _OVERLAPS = [
     ("0", "not at all"),
 ]
 _ALGORITHMS = [
-    (UserTokenAlgorithm.HS256.value, "HS256: a shared secret, made here"),
+    (UserTokenAlgorithm.HS256.value, "HS256: a shared secret, created here"),
     (UserTokenAlgorithm.ES256.value, "ES256: your public key (P-256)"),
     (UserTokenAlgorithm.EDDSA.value, "EdDSA: your public key (Ed25519)"),
 ]

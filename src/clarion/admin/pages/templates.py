@@ -117,7 +117,7 @@ async def _find_template(visit: Visit) -> dict[str, Any]:
             if str(each["version"]) == version:
                 chosen: dict[str, Any] = each
                 return chosen
-        raise fault(visit, "version", "is not stored any more")
+        raise fault(visit, "version", "is no longer stored")
     return await _find_newest(visit)
 
 

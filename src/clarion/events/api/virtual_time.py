@@ -55,7 +55,7 @@ class ClockView(View):
         bool,
         Meta(
             description="Whether everything that is due by now is done. False if that takes longer "
-            "than 20 s: it goes on, and the same call with `PT0S` waits for it again."
+            "than 20 s: the work continues, and the same call with `PT0S` waits for it again."
         ),
     ]
 

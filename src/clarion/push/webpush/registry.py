@@ -86,7 +86,7 @@ class EndpointRegistry:
         added = await self.endpoints.add(endpoint, once)
         if added is False:
             limit = f"{ENDPOINTS_LIMIT} endpoints"
-            raise Conflict(f"A device can have {limit}. Delete one that is not used any more.")
+            raise Conflict(f"A device can have {limit}. Delete one that is no longer used.")
         return added if isinstance(added, StoredResponse) else None
 
     async def delete(self, app_id: str, device_id: str, endpoint_id: str) -> None:

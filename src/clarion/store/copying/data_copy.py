@@ -113,8 +113,8 @@ class DataCopy:
             raise CommandFailed(
                 f"The rows of {table.name} differ: {self._source.count(table):,} in SQLite, "
                 f"{copied.count:,} were copied ({copied.hex}), {found.count:,} are in PostgreSQL "
-                f"({found.hex}). Nobody may write to either meanwhile. Create a new database with "
-                "createdb, and copy into that."
+                f"({found.hex}). Nothing may write to either during the copy. Create a new "
+                "database with createdb, and copy into that."
             )
         self._watch.on_verified(table, found.count)
         return found.count

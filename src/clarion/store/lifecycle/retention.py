@@ -65,7 +65,7 @@ def delete(table: Table[Any]) -> Statement:
 
 def _column(table: Table[Any]) -> str:
     if not isinstance(table.ends, (Expires, Ages)):
-        raise TypeError(f"the rows of {table.name} do not end by themselves")
+        raise TypeError(f"the rows of {table.name} do not expire")
     return table.ends.column
 
 
