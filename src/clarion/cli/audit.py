@@ -103,7 +103,7 @@ async def list_entries(
 
 @app.command
 async def export(*, after: int = 0, **settings: SettingFlags) -> None:
-    """Print all entries as lines of JSON, in their order, as they are in the file.
+    """Print all entries as lines of JSON, in order, in the format of the file.
 
     Parameters
     ----------

@@ -48,9 +48,9 @@ async def backup(
         time.
     with_keys
         Add master.key, first-run.json, tls and provider-keys, encrypted with a passphrase. Without
-        it, back them up apart.
+        it, back them up separately.
     passphrase_file
-        A file with the passphrase. Default: it is asked for.
+        A file with the passphrase. Default: the command asks for it.
 
     """
     loaded, began = load_settings(settings), time.monotonic()

@@ -1,4 +1,4 @@
-"""`clarion publish`: send a text to the devices and the people that follow a topic."""
+"""`clarion publish`: send a text to the devices and users of a topic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PublishOptions:
     priority
         1 to 5, or min, low, default, high, max or urgent.
     tags
-        Tags with commas between them. Those that name an emoji, like tada, are shown as one.
+        Tags, separated by commas. Names of emoji, like tada, are shown as emoji.
     click
         The link that opens when the notification is clicked.
 
@@ -61,7 +61,7 @@ def publish(
     topic
         The name of the topic, which is created if it does not exist.
     message
-        The text. Default: what comes from standard input.
+        The text. Default: standard input.
 
     """
     options = options or PublishOptions()

@@ -118,7 +118,7 @@ def _claim(directory: DataDirectory, settings: Settings) -> Iterator[None]:
 
 
 def _check_keys(directory: DataDirectory, manifest: Manifest, keys: dict[str, bytes]) -> None:
-    """Refuse a master key with which the secrets of the backup cannot be read."""
+    """Refuse a master key that cannot decrypt the secrets of the backup."""
     for name, content in keys.items():
         path = directory.path / name
         if path.exists() and path.read_bytes() != content:
@@ -192,7 +192,7 @@ async def _replay(directory: DataDirectory, settings: Settings, logs: Sequence[P
         return
     if not directory.master_key.exists():
         names = " ".join(map(str, logs))
-        print(f"Then erase again who was erased since: clarion user replay-erasures {names}")
+        print(f"Then erase again the users erased since: clarion user replay-erasures {names}")
         return
     async with open_stores(settings) as stores:
         print(await replay_erasures(stores, logs, settings.deleted_user_days))

@@ -121,9 +121,9 @@ def export(
     user_id
         The id of the user.
     file
-        Where it is written. Default: standard output.
+        The file to write. Default: standard output.
     deleted
-        Also if the user was deleted.
+        Include deleted users.
 
     """
     path = f"{_path(user_id)}/export" + ("?deleted=true" if deleted else "")
