@@ -22,7 +22,7 @@ from clarion.errors import FieldFault, InvalidFields
 T = TypeVar("T")
 R = TypeVar("R")
 
-# With these a link runs code in the page that shows it, or reads what is on the machine.
+# With these a link runs code in the page that shows it, or reads local files.
 REFUSED_SCHEMES = (
     "javascript",
     "data",

@@ -15,7 +15,7 @@ from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.outages import Work
 
 POLL_S = 2.0
-# Ids that are kept of apps that the store has removed: what is cached of these lasts for seconds.
+# Ids that are kept of apps that the store has removed: their cached data lasts for seconds.
 KEPT = 2_000
 
 

@@ -16,7 +16,7 @@ from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, RollupPr
 from clarion.analytics.sql.aggregates import RollupCounts
 from clarion.errors import ReadTooSlow
 
-# Most of what has a time is committed so soon after it.
+# Most rows with a time are committed within this time after it.
 LAG_MS = 5_000
 SETTLE_MS = 2 * MINUTE_MS
 SHORTEST_MS = 1_000

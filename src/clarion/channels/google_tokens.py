@@ -25,7 +25,7 @@ SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 ASSERTION_LIFE_S = 3600
 # How long before its end a token is renewed; one with a short life is renewed after half of it.
 MARGIN_S = 300
-# Google refuses what was signed at another time than its own.
+# Google refuses a token that was signed at another time than its own.
 CLOCK_TOLERANCE_MS = 300_000
 # Google makes keys of 2,048 bits; signing with a much larger one would block the event loop.
 KEY_BITS = range(2048, 4097)

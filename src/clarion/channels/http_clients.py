@@ -241,7 +241,7 @@ def _build(key: _Key) -> Client:
     )
     if key.ca_path is None:
         return builder.build()
-    # One message for every failure: it must not reveal which files exist, or what is in them.
+    # One message for every failure: it must not reveal which files exist, or their content.
     try:
         for each in load_authorities(key.ca_path):
             builder = builder.add_root_certificate_der(each)

@@ -38,7 +38,7 @@ class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
     platforms: frozenset[str] = frozenset()  # of the devices that it reaches, for push
     find_faults: Callable[[Any, Any], Iterable[FieldFault]] = lambda _settings, _secrets: ()
     complete: Callable[[dict[str, str]], dict[str, str]] = lambda secrets: secrets
-    # From the old secrets, the given ones and the time: what is stored.
+    # From the old secrets, the given ones and the time: the secrets to store.
     rotate: Callable[[dict[str, str], dict[str, str], int], dict[str, str]] = (
         lambda old, given, _now: old | given
     )

@@ -120,7 +120,7 @@ class NotTried(Retry, frozen=True, kw_only=True):
     """No attempt was made: the circuit is open, a cap is reached, or all slots are taken."""
 
 
-# The codes of what was not tried although nothing is wrong: its turn will come.
+# The codes of attempts that were not made although nothing is wrong: they are made later.
 BUSY, DAILY_CAP, ASKED_TO_WAIT = "busy", "daily_cap", "told_to_wait"
 WAITING_CODES = frozenset({BUSY, DAILY_CAP, ASKED_TO_WAIT})
 

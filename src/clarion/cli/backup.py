@@ -111,7 +111,7 @@ def _check_exists(database: str) -> None:
 
 
 async def _back_up_sqlite(database: str, archive: ArchiveWriter, path: Path) -> Manifest:
-    # Before the copy begins: what was committed by then is in it.
+    # Before the copy begins: it includes everything committed by then.
     as_of = SystemClock().now()
     with (
         show_progress("Copying", "Checking and packing") as (copying, packing),

@@ -13,7 +13,7 @@ from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.server_connection import path_part
 from clarion.errors import StartError
 
-# More than the server takes: it says what is too long.
+# More than the server accepts: it says what is too long.
 _READ_LIMIT_BYTES = 65_536
 
 

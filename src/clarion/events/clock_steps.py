@@ -18,7 +18,7 @@ from clarion.events.port import Queue
 from clarion.telemetry.logs import get_logger
 
 EVERY_S = 0.5
-# By less, a clock is corrected all the time: then what waits may wait that much longer.
+# Smaller corrections of a clock are normal: then jobs may wait that much longer.
 STEP_MS = 1_000
 MOVED_AT_ONCE = 1_000
 

@@ -37,7 +37,7 @@ INDEXED = frozenset(EventStatus) - {
     EventStatus.PROCESSING,
     EventStatus.COMPLETED,
 }
-# The due time of what is held until a preference changes: later than any clock shows.
+# The due time of jobs that are held until a preference changes: later than any clock shows.
 NEVER = 1 << 62
 # The pools of jobs that are not deliveries.
 DECISIONS = ""

@@ -67,7 +67,7 @@ _LISTING = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # n
 Client = tuple[str, str, str]
 # Device and inode: no two sockets have the same, also one after the other.
 Identity = tuple[int, int]
-# What a descriptor was at the last pass: None for what is no connection of ours.
+# What a descriptor was at the last pass: None if it is not a connection to a listener.
 _Known = tuple[Identity, "_Accepted | None"]
 
 

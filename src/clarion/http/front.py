@@ -65,7 +65,7 @@ _OK = 200  # a look-up in `HTTPStatus` takes as long as ten of these
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY = (b"x-content-type-options", b"nosniff")
 HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
-# For those who run the server: not there for strangers, or with less in them.
+# For operators: other machines get 404, or fewer details.
 _FOR_ALL = ("/health", "/live", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.

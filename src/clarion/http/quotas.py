@@ -11,7 +11,7 @@ from clarion.settings import Settings
 
 _WINDOW_S = 60
 _SIGN_INS_PER_MINUTE = 120
-# Users get no more than this part of their app's requests: the rest is left for its own servers.
+# Users get at most this part of their app's requests: the rest is reserved for its own servers.
 _USERS_PART = 0.75
 # Callers whose quotas are kept.
 _KEPT_LIMIT = 10_000

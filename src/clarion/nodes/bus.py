@@ -102,7 +102,7 @@ class NoBus:
         return frozenset()
 
 
-# For what is built without a bus.
+# For code that runs without a bus.
 ALONE: Bus = NoBus(is_alone=True)
 
 

@@ -38,7 +38,7 @@ _CLOSE_S = 1.0
 class Frame(msgspec.Struct, array_like=True):
     """What one process sends to another at a time."""
 
-    # When each connection was opened; None for what is released.
+    # When each connection was opened; None for released ones.
     held: dict[str, int | None] = {}
     # By subject.
     messages: dict[str, list[bytes]] = {}

@@ -108,7 +108,7 @@ FIND_BY_EMAIL = statement(
     f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND email_key = :email_key
     AND {_LIVES} LIMIT :limit""",
 )
-# Limited before those who were deleted are left out, as are the followers below.
+# Limited before deleted users are left out, as are the followers below.
 LIST = statement(
     "list_users",
     f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND id > :after
@@ -189,7 +189,7 @@ LIST_FOLLOWED = statement(
     """SELECT topic FROM follows WHERE app_id = :app_id AND user_id = :user_id AND topic > :after
     ORDER BY topic LIMIT :limit""",
 )
-# Limited before those who are not active are left out: there may be a million of them.
+# Limited before inactive users are left out: there may be a million of them.
 LIST_FOLLOWERS = statement(
     "list_followers",
     """SELECT found.user_id, users.status FROM (

@@ -188,7 +188,7 @@ class Dispatch:
         self._connections.add(device.id, connection)
         self.forwarding.bus.hold(device.id, session.connected_at)
         self._note_seen(device.id, session.connected_at)
-        # Read when other nodes know the connection: what they store later is forwarded to it.
+        # Read when other nodes know the connection: they forward what they store later.
         await self.forwarding.bus.settle()
         await self.topics.resume(connection, device, known)
         pending = await self._messages.count_waiting(

@@ -19,7 +19,7 @@ ROW_BYTES = 1024
 # What one owner may have of a batch while others are active: they wait for the batch that runs and
 # for the one they are in. It takes about a millisecond to write.
 SHARED_BYTES = 32 * 1024
-# If the others have no more than this waiting, their batch is a short one, every other time.
+# If the others have at most this much waiting, their batch is a short one, every other time.
 LIGHT_BYTES = 16 * 1024
 # An owner counts as active for about this number of batches after its last unit.
 ACTIVE_BATCHES = 1_000

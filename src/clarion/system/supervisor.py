@@ -16,7 +16,7 @@ LONGEST_PAUSE_S = 30.0
 FAILURES_LIMIT = 3
 STABLE_S = 300.0
 # A cancellation that comes when something was just done can be lost, in libraries too (until Python
-# 3.12 in `asyncio.wait_for`). So a loop that goes on is cancelled again, and at last left behind.
+# 3.12 in `asyncio.wait_for`). So a loop that continues is cancelled again, and finally abandoned.
 _CANCELLATIONS = 5
 _CANCEL_S = 1.0
 

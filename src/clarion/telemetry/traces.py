@@ -15,7 +15,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
 
-# No text of a user or provider: ids, names of ours, numbers.
+# No text of a user or provider: ids, names defined by Clarion, numbers.
 Attribute = str | int | bool | Sequence[str]
 Attributes = Mapping[str, Attribute]
 NONE: Attributes = MappingProxyType({})

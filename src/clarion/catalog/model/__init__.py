@@ -174,7 +174,7 @@ class Template:
         return Form.TEXT if found is None else Form(found.lastgroup or "")
 
 
-# The built-in type of what is published to a topic, for the users who follow it.
+# The built-in type of publications to a topic, for the users who follow it.
 PUBLISHED = "TOPIC_MESSAGE"
 # What a template can use in addition to the data of the event.
 GIVEN = frozenset({"actor", "target", "user", "count"})

@@ -31,7 +31,7 @@ FIND_PAGE_END = statement(
     f"""SELECT id FROM events WHERE app_id = :app_id AND id > :after
     ORDER BY id LIMIT 1 OFFSET {_PAGE - 1}""",
 )
-# SQLite finds capitals and small letters alike; what was found is compared again.
+# SQLite ignores the case of letters; the results are compared again.
 SELECT_NAMING = statement(
     "select_events_naming_user",
     rf"""SELECT {EVENTS.columns} FROM events WHERE app_id = :app_id AND id > :after

@@ -21,7 +21,7 @@ from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 
 DAY_MS = 24 * 3600 * 1000
-# How long a request waits until everything is removed. Then it goes on without the request.
+# How long a request waits until everything is removed. Then the erasure continues without it.
 WAIT_S = 10.0
 LEASE_MS = 60_000
 # Longer than a job is claimed for, and than an attempt takes.
@@ -34,7 +34,7 @@ CLAIMED = 10
 
 # Called with app and user: their connections end, and what this node has cached of them is dropped.
 OnGone = Callable[[str, str], Awaitable[None]]
-# Removes what was deleted from the files of the database; False if it must be tried again.
+# Removes deleted data from the files of the database; False if it must be tried again.
 Scrub = Callable[[], Awaitable[bool]]
 
 

@@ -14,7 +14,7 @@ class ErasureStatus(StrEnum):
     """How far an erasure is."""
 
     RUNNING = "running"
-    # All is erased. A second pass removes what was being written meanwhile.
+    # All is erased. A second pass removes rows that were being written at the same time.
     SETTLING = "settling"
     DONE = "done"
 

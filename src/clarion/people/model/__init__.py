@@ -58,7 +58,7 @@ class User:
     attributes: dict[str, object] = field(default_factory=dict)
     # Kept for the app, in any form.
     metadata: dict[str, object] = field(default_factory=dict)
-    # By what was consented to: "newsletter".
+    # By the subject of the consent: "newsletter".
     consent: dict[str, Consent] = field(default_factory=dict)
     profile: Profile = field(default_factory=Profile)
     preferences: Preferences = field(default_factory=Preferences)

@@ -174,7 +174,7 @@ def check_payload(body: bytes, limit: int) -> bytes:
     if len(body) > limit:
         raise Rejected(Reason.PAYLOAD_TOO_LARGE)
     try:
-        # Devices get it unchanged in a text frame: what is not UTF-8 would close the connection,
+        # Devices get it unchanged in a text frame: invalid UTF-8 would close the connection,
         # every time they connect. The decoder does not check raw values for that.
         body.decode()
         payload = _decode_object(body)

@@ -74,7 +74,7 @@ async def open_snapshot(url: str) -> AsyncIterator[Snapshot]:
     """Read the database as of this moment; later writes are not in it."""
     connection = await connect_or_explain(url)
     try:
-        # Before the snapshot: what was committed by then is in it.
+        # Before the snapshot, which includes everything committed by then.
         as_of = await connection.fetchval(_NOW)
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             if await connection.fetchval("SELECT to_regclass($1)", _RECORDS) is None:

@@ -209,7 +209,7 @@ async def apply_to_postgres(
     migrations = load("postgres") if migrations is None else migrations
     await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
     try:
-        # A change of a table waits for those who use it, and everybody else waits behind it.
+        # A change of a table waits for the running queries on it, and later queries wait behind it.
         await connection.execute(f"SET lock_timeout = '{_LOCK_WAIT_S}s'")
         await connection.execute(_RECORD_TABLE)
         titles = []

@@ -150,7 +150,7 @@ class Erasures:
             return None
         extended = await extend_subject(self._engine, erasure.app_id, subject)
         if extended != subject:
-            # Stored before they are erased: a second pass must find what is sent to them late.
+            # Stored before they are erased: a second pass must find messages sent to them late.
             sealed = self._seal(erasure.app_id, erasure.id, extended)
             of_erasure = {"app_id": erasure.app_id, "id": erasure.id}
             await self._write(erasure, SET_SUBJECT.step(**of_erasure, subject=sealed))

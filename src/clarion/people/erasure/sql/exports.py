@@ -32,7 +32,7 @@ async def is_named(engine: Engine, tables: Sequence[Table[Any]], app_id: str, us
     all events of the app are read, in the turns of that app.
     """
     fetch, values = engine.fetch_slowly, values_of(app_id, user_id)
-    # Jobs come first among the tables, but no index of theirs begins with the user.
+    # Jobs come first among the tables, but none of their indexes begins with the user.
     by_id = [each for each in reversed(tables) if each.owner in _BY_ID]
     for table in sorted(by_id, key=lambda each: _BY_ID.index(each.owner)):
         find = user_rows.find(table)
