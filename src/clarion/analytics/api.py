@@ -102,9 +102,9 @@ class Series(msgspec.Struct, kw_only=True):
 
 
 class AnalyticsReport(msgspec.Struct, rename={"since": "from", "until": "to"}, kw_only=True):
-    """Counts from a time on and before another.
+    """Counts at or after a time and before another.
 
-    All that happened before `complete_until` is counted; null if nothing ever was.
+    Everything before `complete_until` is counted; it is null if nothing was ever counted.
     """
 
     metric: Metric

@@ -95,7 +95,7 @@ class NewProvider(Body):
 
 
 class ProviderHealthView(View):
-    """How a provider fared on this node. `circuit` is closed, open or half_open."""
+    """The recent results of a provider on this node. `circuit` is closed, open or half_open."""
 
     circuit: Literal["closed", "open", "half_open"]
     """`closed`: it is used; `open`: it is skipped after failures; `half_open`: it is tried again.
@@ -166,7 +166,7 @@ class ProviderTestBody(Body):
 
 
 class ProviderTestResult(View):
-    """What came of a test message; `verified` if only the credentials were tried."""
+    """The result of a test message; `verified` if only the credentials were tested."""
 
     outcome: str
     """The result: `delivered` or `sent`; `verified` if only the credentials were tried; `failed`,
@@ -232,8 +232,8 @@ class ProvidersController(Controller):
         """Create a provider (201) or replace it (200). It is used from the next message on.
 
         Secrets that are not given stay, unless the server or the account changes: then they must be
-        given again. If it is changed, messages of the channel that wait for another try are tried
-        within some seconds.
+        given again. After a change, messages of the channel that wait for a retry are retried
+        within seconds.
         """
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         at = check_value("channel", _check_channel, channel)
@@ -285,7 +285,7 @@ class ProvidersController(Controller):
     ) -> ProviderTestResult:
         """Send a test message at once, with no retry, and return what the provider answered.
 
-        Without `to`, only try the credentials, if the kind of provider has a way to.
+        Without `to`, only the credentials are tested, if the kind of provider allows it.
         """
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         provider = await _find(channels.providers, app_id, channel, name)

@@ -162,10 +162,7 @@ class AppsController(Controller):
         apps: Injected[Apps],
         known_apps: Injected[KnownApps],
     ) -> AppView:
-        """Change the name, the allowed origins or the limits. Needs the role admin for the app.
-
-        Running servers know new limits within two seconds.
-        """
+        """Change the name, the allowed origins or the limits. Needs the role admin for the app. Running servers apply new limits within two seconds."""
         admin_of(request, Role.ADMIN, app_id)
         return await _update(app_id, data, apps, known_apps)
 
@@ -210,7 +207,7 @@ class OwnAppController(Controller):
     ) -> AppView:
         """Change the origins from which browsers may open streams and sockets, or the limits.
 
-        Running servers know new limits within two seconds.
+        Running servers apply new limits within two seconds.
         """
         caller = app_of(request, Scope.KEYS_WRITE)
         return await _update(caller.app_id, data, apps, known_apps)

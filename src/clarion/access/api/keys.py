@@ -115,7 +115,7 @@ class KeysController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[ApiKeyView]:
-        """Return the app's keys in the order of their ids, with revoked and expired ones."""
+        """Return the app's keys, oldest first, including revoked and expired ones."""
         caller = app_of(request, Scope.KEYS_READ)
         page = await keys.list(caller.app_id, after=after, limit=check_limit(limit))
         return Items([show_key(key) for key in page.items], page.next)
@@ -162,7 +162,7 @@ class KeysController(Controller):
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedApiKey]:
-        """Create a key like another, which expires when the overlap ends.
+        """Create a successor of a key; the old key expires when the overlap ends.
 
         The calling key must have all scopes of the key. A key can be rotated once. In a session,
         the password must have been given in the last 10 minutes.

@@ -47,7 +47,7 @@ async def get_live(
     backlog: Injected[Backlog],
     clock: Injected[Clock],
 ) -> LiveFigures:
-    """Return the connections of the app to this node, and how much work of it waits."""
+    """Return the app's connections to this node, and the number of its waiting jobs."""
     app_id = app_of(request, Scope.STATS_READ).app_id
     return LiveFigures(
         at=to_rfc3339(clock.now()),

@@ -140,7 +140,7 @@ class ExplainedPreferences(View):
 
 
 class PreferencesController(Controller):
-    """The preferences of a user, for the app; of the calling user under `/v1/me`."""
+    """The preferences of a user: for the app, or under `/v1/me` for the calling user."""
 
     path = "/v1"
     tags = ("Preferences",)

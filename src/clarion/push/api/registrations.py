@@ -69,7 +69,7 @@ class NewDevice(Details, kw_only=True):
 
     With platform `ios` or `android`, `token` is that of APNs or FCM; with `web`, `subscription` is
     that of the browser. A device with neither connects to Clarion, and a token is generated.
-    With the `secret` of a device that is registered, a user takes it over from another.
+    With the `secret` of a registered device, a user takes it over from another user.
     """
 
     platform: Annotated[str, documented(enum=list(_PLATFORMS))]
@@ -101,7 +101,7 @@ class NewDevice(Details, kw_only=True):
 
 
 class Registration(NamedTuple):
-    """A checked request. `address` is what another push service needs; None: it is ours."""
+    """A checked request. `address` is for another push service; None for Clarion's own gateway."""
 
     app_id: str
     platform: Platform
