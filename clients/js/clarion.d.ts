@@ -130,7 +130,7 @@ export interface RequestOptions {
   body?: unknown;
   query?: Record<string, string | number | boolean | null | undefined>;
   idempotencyKey?: string;
-  /** Whether a repeat does no harm; GET, PUT and DELETE are repeated in any case. */
+  /** Whether a retry is safe; GET, PUT and DELETE are retried in any case. */
   isRepeatable?: boolean;
 }
 
@@ -206,7 +206,7 @@ export class Inbox {
   categories(): Promise<Category[]>;
   /**
    * Yield every change of the inbox, until `signal` aborts or the token is refused. The stream
-   * reconnects by itself and resumes after the last change, so that none is missed.
+   * reconnects automatically and resumes after the last change, so that none is missed.
    */
   updates(options?: {
     after?: number | null;

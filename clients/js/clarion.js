@@ -155,7 +155,7 @@ export class Inbox {
 
   /**
    * Yield every change of the inbox, until `signal` aborts or the token is refused. The stream
-   * reconnects by itself and resumes after the last change, so that none is missed. `after` is the
+   * reconnects automatically and resumes after the last change, so none is missed. `after` is the
    * `sequence` of a list that was loaded before.
    */
   async *updates({ after = null, signal } = {}) {
@@ -184,7 +184,7 @@ export class Inbox {
 }
 
 /**
- * Sign a user token with the app's user secret (HS256). On your server only: whoever has the
+ * Sign a user token with the app's user secret (HS256). Only on your server: anyone with the
  * secret can read every inbox of the app.
  */
 export async function signUserToken({ appId, userId, secret, hours = 1 }) {
@@ -200,7 +200,7 @@ export async function signUserToken({ appId, userId, secret, hours = 1 }) {
   return [...parts, base64Url(new Uint8Array(signed))].join(".");
 }
 
-/** Requests with credentials, repeated while that can help and cannot do harm. */
+/** Requests with credentials, and with retries where these are safe and can help. */
 class Http {
   constructor(url, getToken, { fetch: send, attempts = ATTEMPTS, timeoutMs = TIMEOUT_MS } = {}) {
     this.url = String(url).replace(/\/+$/, "");

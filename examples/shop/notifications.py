@@ -17,10 +17,10 @@ TEMPLATES = {
 
 
 class Notifications:
-    """What the shop asks of Clarion. All threads share one client."""
+    """All calls of the shop to Clarion. All threads share one client."""
 
     def set_up(self, server: Server, *, origin: str, mail_port: int) -> None:
-        """Connect, and create what is not there yet."""
+        """Connect, and create what is missing."""
         self.url, self._server = server.url, server
         self._clarion = Clarion(server.url, api_key=server.api_key)
         # Pages of the shop may call Clarion, with tokens of users.
@@ -51,7 +51,7 @@ class Notifications:
         self._clarion.put_user(user_id, {"name": name, "email": email})
 
     def order_placed(self, user_id: str, order: int, product: str) -> None:
-        """Send an event. Clarion decides by the user's preferences what is sent, and when."""
+        """Send an event. Clarion decides what to send, and when, by the user's preferences."""
         self._clarion.send(
             "ORDER_PLACED",
             to=user_id,

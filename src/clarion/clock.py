@@ -31,10 +31,10 @@ class Clock(Protocol):
     """The one source of time and of ids."""
 
     def now(self) -> int:
-        """Return the milliseconds since 1970, UTC: for what is stored or shown."""
+        """Return the milliseconds since 1970, UTC, for times that are stored or shown."""
 
     def monotonic(self) -> int:
-        """Return the milliseconds of a clock that nobody sets: for how long something takes."""
+        """Return the milliseconds of a clock that is never set, for measuring durations."""
 
     def new_id(self) -> str:
         """Return a new UUIDv7; ids made later sort later."""
@@ -52,10 +52,10 @@ class SystemClock:
 
 
 class SteadyClock:
-    """Another clock, which may be set: this one runs on until a step is taken over.
+    """Follows another clock, which may be set; a step of that clock is not taken until `follow`.
 
-    What is planned from now on, such as a retry, is moved before or after that; what is counted in
-    a window of time goes on being counted.
+    Planned work, such as a retry, is moved before or after that; counts in windows of time
+    continue.
     """
 
     def __init__(self, clock: Clock) -> None:

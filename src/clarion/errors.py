@@ -93,7 +93,7 @@ class RequestError(ClarionError, code="bad_request", status=400):
 
 
 class MalformedRequest(RequestError, code="malformed_request"):
-    """The head of the request is ambiguous; `detail` names the header."""
+    """The headers of the request are ambiguous; `detail` names the header."""
 
 
 class MalformedBody(RequestError, code="malformed_body"):
@@ -129,7 +129,7 @@ class CrossSiteRequest(RequestError, code="cross_site_request", status=403):
 
 
 class InsecureTransport(RequestError, code="insecure_transport", status=403):
-    """Administrators use TLS, except on the machine of the server: call the https URL."""
+    """Administrators must use TLS, except on the server's own machine: call the https URL."""
 
 
 class MfaRequired(RequestError, code="mfa_required", status=403):
@@ -137,11 +137,11 @@ class MfaRequired(RequestError, code="mfa_required", status=403):
 
 
 class OriginNotAllowed(RequestError, code="origin_not_allowed", status=403):
-    """The app does not allow pages of this origin to use user tokens."""
+    """The app does not allow pages from this origin to use user tokens."""
 
 
 class TopicNotOpen(RequestError, code="topic_not_open", status=403):
-    """Users may follow open topics only; the app may make them follow any, or open it."""
+    """Users can follow only open topics; the app can open the topic, or add the follower itself."""
 
 
 class NotFound(RequestError, code="not_found", status=404):
@@ -156,7 +156,7 @@ def existing(value: T | None, detail: str) -> T:
 
 
 class MethodNotAllowed(RequestError, code="method_not_allowed", status=405):
-    """This path does not support this method; the header `Allow` lists those that it supports."""
+    """This path does not support this method; the header `Allow` lists the supported ones."""
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         self.allowed = tuple(sorted(allowed))
@@ -172,7 +172,7 @@ class Conflict(RequestError, code="conflict", status=409):
 
 
 class EmailTaken(RequestError, code="email_taken", status=409):
-    """Another user of this app has this e-mail address; addresses are unique within an app."""
+    """Another user of this app has this email address; addresses are unique within an app."""
 
     faults = (FieldFault("email", "is the address of another user of this app"),)
 
@@ -186,7 +186,7 @@ class DeviceOfAnotherUser(RequestError, code="device_of_another_user", status=40
 
 
 class EndpointGone(RequestError, code="endpoint_gone", status=410):
-    """The device of this push endpoint is not valid any more; send nothing more to it."""
+    """The device of this push endpoint is no longer valid; do not send to it again."""
 
 
 class BodyTooLarge(RequestError, code="body_too_large", status=413):
@@ -240,7 +240,7 @@ class ReadTooSlow(ServiceError, code="read_too_slow"):
 
 
 class StoreUnavailable(ServiceError, code="store_unavailable"):
-    """The database did not answer; whether the request was stored is not known."""
+    """The database did not answer; it is not known whether the request was stored."""
 
     is_reported = True
 
@@ -253,7 +253,7 @@ class StorageFull(ServiceError, code="storage_full", status=507):
 
 
 class InternalError(ServiceError, code="internal_error", status=500, retryable=False):
-    """Unexpected error in the server; its log has the cause under the request id."""
+    """Unexpected error in the server; its log has the cause, with the request id."""
 
 
 class CommandFailed(ClarionError, code="command_failed"):

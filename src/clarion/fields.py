@@ -22,7 +22,7 @@ from clarion.errors import FieldFault, InvalidFields
 T = TypeVar("T")
 R = TypeVar("R")
 
-# With these a link runs code in the page that shows it, or reads what is on the machine.
+# With these a link runs code in the page that shows it, or reads local files.
 REFUSED_SCHEMES = (
     "javascript",
     "data",
@@ -78,9 +78,9 @@ _IMAGE_LINK = rf"^(?=[hH][tT][tT][pP][sS]?:|(?![A-Za-z][A-Za-z0-9+.-]*:)){LINK[1
 
 
 def documented(**schema: Any) -> Meta:
-    """Return what the OpenAPI document says of a value in addition to its type.
+    """Return the description of a value in the OpenAPI document, in addition to its type.
 
-    It restricts nothing: checks do, and say in our words what is wrong.
+    It restricts nothing: separate checks do, with better error messages.
     """
     return Meta(extra_json_schema=schema)
 
@@ -216,7 +216,7 @@ def _read_scheme(text: str) -> str | None:
 
 
 def check_value(field: str, check: Callable[[T], R], value: T) -> R:
-    """Return what a check makes of a value; `InvalidFields` names the field."""
+    """Return the result of a check of a value; `InvalidFields` names the field."""
     try:
         return check(value)
     except ValueError as error:

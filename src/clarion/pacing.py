@@ -42,7 +42,7 @@ class Pace:
         self._queue = asyncio.Lock()
 
     async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Yield the items; what is done with each must be short."""
+        """Yield the items; the work on each must be short."""
         for item in items:
             if self._is_over():
                 async with self._queue:
@@ -51,7 +51,7 @@ class Pace:
             yield item
 
     def _is_over(self) -> bool:
-        """Whether the turn has taken its time; begins one if there is none."""
+        """Whether the time of this turn is used up; starts a turn if none is running."""
         now = time.perf_counter()
         if self._ends_at is not None:
             return now >= self._ends_at

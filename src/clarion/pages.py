@@ -32,7 +32,7 @@ def write_cursor(number: int, rest: str) -> str:
 
 
 def read_cursor(cursor: str) -> tuple[int, str]:
-    """Return the two parts of a cursor; `InvalidFields` if it is not one of ours."""
+    """Return the two parts of a cursor; `InvalidFields` if it was not created by Clarion."""
     first, _, rest = cursor.partition("-")
     number = parse_number(first)
     if number is None or "\0" in rest:
@@ -41,7 +41,7 @@ def read_cursor(cursor: str) -> tuple[int, str]:
 
 
 def refuse_cursor() -> InvalidFields:
-    """Return the error for a cursor that is not one of ours."""
+    """Return the error for a cursor that was not created by Clarion."""
     return InvalidFields(FieldFault("after", "must be the value of `next` in a page of this list"))
 
 

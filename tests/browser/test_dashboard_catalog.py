@@ -81,7 +81,7 @@ def test_a_template_is_written_previewed_saved_and_sent_to_oneself(
     )
     page.get_by_label("Your user id in this app").fill(user_id)
     press(page, "Send")
-    page.get_by_role("link", name="See what becomes of it").click()
+    page.get_by_role("link", name="Open the event").click()
     expect(page).to_have_url(re.compile(r"/events/"))
 
     def find() -> Any:
@@ -223,8 +223,8 @@ def test_an_app_is_created_changed_and_deleted(
         "https://www.shop.example",
     ]
     press(page, "Delete the app")
-    page.get_by_label("Type its name to go on").fill("Shop")
-    press(page, "Delete for ever")
+    page.get_by_label("Type its name to continue").fill("Shop")
+    press(page, "Delete permanently")
     expect(page.get_by_role("status")).to_contain_text("The app is deleted.")
     assert app.get("/v1/app").status == 401
 

@@ -83,7 +83,9 @@ def test_an_import_that_fails_says_how_to_go_on(server: ClarionServer, tmp_path:
     file.write_text(HEAD + "a1,,,,\n" * 2)
     wrong = run(server, "import", str(file), "--url", "http://127.0.0.1:9")
     assert wrong.returncode == 1
-    assert wrong.stderr.splitlines()[-1] == ("clarion: Imported 0 users. Go on with --from-line 1.")
+    assert wrong.stderr.splitlines()[-1] == (
+        "clarion: Imported 0 users. Continue with --from-line 1."
+    )
     missing = run(server, "import", str(tmp_path / "nothing.csv"))
     assert (missing.returncode, "Cannot read" in missing.stderr) == (2, True)
 

@@ -22,7 +22,7 @@ REASONS = (
     r"is required: send the id of an app",
     r"must be the value of `next` in a page",
     r"is higher than your own",
-    r"is not the one that this link is for",
+    r"is not the username for this link",
     r"is among the 3,000 most common passwords",
     # A list of names that grows from year to year.
     r"must be an IANA time zone name",

@@ -268,6 +268,16 @@ def test_the_files_that_the_architecture_names_are_there() -> None:
     ] == []
 
 
+def test_each_alert_of_the_runbook_fits_on_a_phone() -> None:
+    text = (ROOT / "docs" / "how-to" / "runbook.md").read_text()
+    entries = re.findall(r"^### (\w+)\n\w+ · .+\n\n((?:[* ] .+\n)+)", text, re.MULTILINE)
+    assert [name for name, _ in entries] == re.findall(r"^### (.+)$", text, re.MULTILINE)
+    for name, entry in entries:
+        parts = re.findall(r"^\* \*\*(.+)\*\*: ((?:.+\n(?!\*))*.+\n)", entry, re.MULTILINE)
+        assert [label for label, _ in parts] == ["Means", "See why", "Do"], name
+        assert max(len(part.split()) for _, part in parts) <= 45, name
+
+
 def test_the_first_change_begins_with_what_the_files_have() -> None:
     text = (ROOT / "docs" / "why" / "first-change.md").read_text()
     for file, part in (

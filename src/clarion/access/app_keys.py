@@ -1,4 +1,4 @@
-"""User keys and provider keys: how they are made, what is refused, and how long one overlaps."""
+"""User keys and provider keys: how they are created, refused and rotated."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def check_overlap(overlap_s: int) -> int:
 
 
 def check_public_key(pem: str | None, algorithm: UserTokenAlgorithm) -> bytes:
-    """Return a public key in PEM, in one form; `InvalidFields` says what is wrong with it."""
+    """Return a public key as normalised PEM; `InvalidFields` says what is wrong with it."""
     if pem is None:
         raise InvalidFields(FieldFault("public_key", f"is required with {algorithm.value}"))
     try:

@@ -1,7 +1,7 @@
 """The apps that are being deleted, whose keys, tokens and connections no node accepts any more.
 
-The node that deletes an app knows it at once, the others when they are notified, or after `POLL_S`
-at the latest, also if a command deleted it. Housekeeping removes the rows of the app.
+The node that deletes an app knows at once, the others when they are notified, or after `POLL_S` at
+the latest, also if a command deleted it. Housekeeping removes the rows of the app.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from clarion.nodes.invalidation import Invalidation
 from clarion.telemetry.outages import Work
 
 POLL_S = 2.0
-# Ids that are kept of apps that the store has removed: what is cached of these lasts for seconds.
+# Ids that are kept of apps that the store has removed: their cached data lasts for seconds.
 KEPT = 2_000
 
 
 class DeletedApps:
     """Knows the deleted apps. `on_deleted` is called with the id of each.
 
-    It ends the app's connections and forgets what is cached of it. It is called again with each
-    poll until nothing of the app is left: a connection may be opening while its app is deleted.
+    The callback ends the app's connections and drops its cached data. It is called again with each
+    poll until all rows of the app are gone: a connection may be opening while its app is deleted.
     """
 
     def __init__(

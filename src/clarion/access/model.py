@@ -149,7 +149,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Role(StrEnum):
-    """What an administrator may do. Each role may do all that the one before it may."""
+    """What an administrator may do. Each role includes the permissions of the one before it."""
 
     VIEWER = "viewer"
     EDITOR = "editor"
@@ -243,7 +243,7 @@ class AdminCaller:
 class Visitor:
     """Where a request of an administrator comes from.
 
-    `is_secure` if nobody on the way could read it: it came over TLS, or from this machine.
+    `is_secure` means that nobody could read it on the way: it came over TLS, or from this machine.
     """
 
     address: str

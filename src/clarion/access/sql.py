@@ -180,7 +180,7 @@ DELETE_TICKETS = statement("delete_tickets", "DELETE FROM tickets WHERE app_id =
 
 
 class Apps:
-    """Apps. One that was deleted is not found by any of these but `list_deleted`."""
+    """The apps. Of these methods, only `list_deleted` finds deleted apps."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -227,7 +227,7 @@ class Apps:
         user_per_hour: int | None = None,
         category_per_hour: int | None = None,
     ) -> App | None:
-        """Change what is not None, and return the app; None if it is not there.
+        """Change the values that are not None, and return the app; None if it does not exist.
 
         `OF_INSTALLATION` as a limit removes that of the app.
         """
@@ -283,7 +283,7 @@ class AppKeys(Generic[K]):
     async def add(
         self, key: K, now: int, once: IdempotencyClaim | None = None
     ) -> StoredResponse | bool:
-        """Add a key; False if the app has `LIVE_KEYS_LIMIT` live ones, or is not there.
+        """Add a key; False if the app has `LIVE_KEYS_LIMIT` live ones, or does not exist.
 
         `Conflict` if its name is taken: the `kid` in the app, the `key_id` on the whole server.
         `once` as in `Keys.create`.

@@ -105,7 +105,7 @@ class UserKeyView(View):
 
 
 class CreatedUserKey(UserKeyView):
-    """A new user key. A `secret` that was made is shown only in this response."""
+    """A new user key. If Clarion created the `secret`, it is shown only in this response."""
 
     secret: str | None
     """The secret that was made. Store it: it is returned this once. Null if you sent the key."""

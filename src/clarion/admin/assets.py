@@ -1,6 +1,6 @@
 """The style sheet, scripts and pictures of the dashboard, read once.
 
-All are below a path that has a digest of them, so browsers may keep them for ever.
+All are below a path that has a digest of them, so browsers may keep them forever.
 """
 
 from __future__ import annotations

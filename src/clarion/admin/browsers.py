@@ -1,4 +1,4 @@
-"""What a browser says about itself, in words: Firefox on Windows."""
+"""The name of a browser and its system, from its `User-Agent`: Firefox on Windows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SYSTEMS = (
 
 
 def describe_browser(user_agent: str | None) -> str:
-    """Return the browser and the system; the beginning of what it says if it is neither."""
+    """Return the browser and the system; if both are unknown, the start of the header."""
     text = user_agent or ""
     browser = next((name for part, name in _BROWSERS if part in text), "")
     system = next((name for part, name in _SYSTEMS if part in text), "")

@@ -240,7 +240,7 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
 
 
 def _back_to(request: Request) -> str:
-    """Return the query by which a page leads back to the one that was asked for."""
+    """Return the query that makes a page redirect back to the requested one."""
     path, query = request.scope["path"], request.scope["query_string"].decode("latin-1")
     if request.scope["method"] == "GET" and query:
         path = f"{path}?{query}"

@@ -112,7 +112,7 @@ def of_outcome(report: Mapping[str, Any], outcome: str) -> list[Any]:
 
 
 def _sum_one(series: Iterable[Any]) -> dict[str, Any]:
-    """Return the counts: what was sent is delivered, failed, or still open."""
+    """Return the counts: each sent delivery is delivered, failed, or still open."""
     counts = {"sent": 0, "delivered": 0, "failed": 0}
     for each in series:
         name = "failed" if _outcome(each) in _FAILED else _outcome(each)

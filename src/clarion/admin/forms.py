@@ -1,4 +1,4 @@
-"""What the fields of a form say, and a form that is shown again with what is wrong."""
+"""Reading the fields of a form, and showing a form again with its errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SERVER_FAULT = 500
 async def show_again(visit: Visit, template: str, refused: Refused, **values: Any) -> Response:
     """Show a form again, with what is wrong.
 
-    The dashboard shows what is not the form's fault, and asks for the password if it is needed.
+    The dashboard handles errors that are not the form's fault, and asks for the password if needed.
     """
     problem = refused.problem
     if problem.status >= _SERVER_FAULT or problem.code == ConfirmationRequired.code:
@@ -34,7 +34,7 @@ async def show_list(
 ) -> Response:
     """Show the page of a list that a filter selects, or what is wrong with the filter.
 
-    With it come the names of the users whom its items name.
+    It includes the names of the users that the items refer to.
     """
     try:
         page = await visit.get_page(*parts, **query)

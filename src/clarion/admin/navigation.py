@@ -54,7 +54,7 @@ NOTICES = {
     "deleted": "The user is deleted, and can be restored for some days.",
     "erased": "Everything about the user is being erased.",
     "restored": "The user is restored.",
-    "confirmed": "Your password was confirmed. You can go on for 10 minutes.",
+    "confirmed": "Your password was confirmed. You can continue for 10 minutes.",
     "type-saved": "The type is saved.",
     "type-deleted": "The type is deleted, or has its built-in values again.",
     "provider-saved": "The provider is saved, and used from the next message on.",

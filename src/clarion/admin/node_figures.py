@@ -13,7 +13,7 @@ _THOUSAND = 1000
 
 
 class Figures(NamedTuple):
-    """What a node does: each value is that of now, or since its start."""
+    """Figures of a node: each is the current value, or the count since its start."""
 
     gateway_connections: int
     inbox_streams: int
@@ -28,7 +28,7 @@ class Figures(NamedTuple):
 
 
 def read_figures(text: str) -> Figures:
-    """Return the figures that a page shows; what is not measured is zero."""
+    """Return the figures that a page shows; those that are not measured are zero."""
     found: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for match in _LINE.finditer(text):
         found[match["name"]][_read_label(match["labels"] or "")].append(float(match["value"]))

@@ -103,7 +103,7 @@ class Operations:
         return OperationAnswer(bytes(collected.body), collected.headers)
 
     async def look(self, page: Request, path: str) -> bytes:
-        """Return what a route for operators says, such as `/health`, with any status.
+        """Return the answer of a route for operators, such as `/health`, with any status.
 
         Only for pages of administrators of the whole server: they are trusted to see it.
         """

@@ -1,4 +1,4 @@
-"""What a page is: a path, who may open it, and the function that answers."""
+"""The definition of a page: its path, who may open it, and the function that answers."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote, urlencode
 
 ROOT = "/admin"
-# What a sign-in may lead back to: a page of ours, and nothing that a browser takes for a host.
+# Where a sign-in may redirect to: a page of the dashboard, never a text that is read as a host.
 _PAGE = re.compile(r"/admin(/[A-Za-z0-9._~:@=+|%-]+)*(\?[A-Za-z0-9._~:@=+|%&/-]*)?")
 
 
@@ -16,7 +16,7 @@ def path_of(*parts: str) -> str:
 
 
 def confirm_path(path: str) -> str:
-    """Return the path of the page that asks for the password again, and leads to another then."""
+    """Return the path of the page that asks for the password again, and then opens this one."""
     return f"{ROOT}/confirm?{urlencode({'next': path}, safe='/')}"
 
 

@@ -1,4 +1,4 @@
-"""Users as pages need them: found by what a search field has, and named next to their ids."""
+"""Users for pages: found by the text of a search field, and shown with name and id."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def read_names(visit: Visit, ids: Iterable[str | None]) -> dict[str, str]:
 
 
 async def find_user(visit: Visit, user_id: str) -> dict[str, Any] | None:
-    """Return the user with an id; None if there is none."""
+    """Return the user with an id, or None."""
     if not is_user_id(user_id):
         return None
     try:

@@ -28,7 +28,7 @@ def describe_hours(hours: list[Any]) -> dict[str, Any]:
 def find_changes(before: dict[str, Any], form: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return the body that sets what a form has changed.
 
-    A box that is checked is sent, one that is not is missing.
+    Browsers send only checked boxes; unchecked ones are missing.
     """
     changes: dict[str, Any] = {}
     categories = {

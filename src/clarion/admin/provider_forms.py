@@ -80,7 +80,7 @@ FORMS = {
             Field("base_url", "Address", "Empty: that of Apple for production."),
             _CA,
         ),
-        (Field("key", "Key", "The .p8 file that Apple made.", is_required=True, input="long"),),
+        (Field("key", "Key", "The .p8 file from Apple.", is_required=True, input="long"),),
         address="The token of a device",
         can_verify=True,
     ),
@@ -97,7 +97,7 @@ FORMS = {
             Field(
                 "service_account",
                 "Service account",
-                "The JSON file that Google made.",
+                "The JSON file from Google.",
                 is_required=True,
                 input="long",
             ),
@@ -108,12 +108,12 @@ FORMS = {
     "webpush": ProviderForm(
         "Push to browsers (Web Push)",
         ("push",),
-        "Clarion makes the key; browsers subscribe with its public part.",
+        "Clarion creates the key; browsers subscribe with its public part.",
         (
             Field(
                 "subject",
                 "Contact",
-                "Whom push services may write to: mailto: or https:",
+                "A contact for push services: mailto: or https:",
                 is_required=True,
             ),
         ),
@@ -127,7 +127,7 @@ FORMS = {
             Field("url", "URL", is_required=True),
             Field("types", "Types", "A line each. Empty: all.", input="lines"),
         ),
-        (Field("secret", "Secret", "Like whsec_…; made and shown once if empty."),),
+        (Field("secret", "Secret", "Like whsec_…; if empty, one is created and shown once."),),
     ),
     "apprise": ProviderForm(
         "Another service (Apprise)",
@@ -147,7 +147,7 @@ FORMS = {
 
 
 def read_settings(visit: Visit, form: ProviderForm) -> dict[str, Any]:
-    """Return the settings that were filled in; a number that is none is left to the API."""
+    """Return the settings of the form; the API refuses numbers that are not valid."""
     found: dict[str, Any] = {}
     for field in form.settings:
         name, text = f"settings.{field.name}", visit.field(f"settings.{field.name}").strip()

@@ -31,7 +31,7 @@ REASONS: dict[str, str] = {
     ReasonCode.JOINS_DIGEST.value: "It joins a digest",
     ReasonCode.ATTEMPTS_EXHAUSTED.value: "All attempts failed",
     ReasonCode.REJECTED.value: "The provider refused it",
-    ReasonCode.ADDRESS_GONE.value: "The address does not exist any more",
+    ReasonCode.ADDRESS_GONE.value: "The address no longer exists",
     ReasonCode.UNDELIVERED.value: "The provider reported that it did not arrive",
 }
 
@@ -48,7 +48,7 @@ RULES: dict[str, str] = {
     "read": "Has the user read it while it waited?",
     "type": "Does the type use the channel, and can it be sent?",
     "preferences": "Has the user turned it off?",
-    "devices": "Is there a device that takes it?",
+    "devices": "Does a device accept it?",
     "repeat": "Is it a repetition of an earlier one?",
     "limit": "Is a limit reached?",
     "quiet_hours": "Are there quiet hours?",

@@ -1,4 +1,4 @@
-"""Renders pages: templates with autoescape, and what each of them can use."""
+"""Renders pages: templates with autoescape, and the values that each can use."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def describe_timeline(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def describe_reasons(channels: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what waits on channels, with the reason in words."""
+    """Return the entries of channels, each with its reason in words."""
     return [each | {"reason_words": explain_reason(each["reason"])} for each in channels]
 
 

@@ -1,4 +1,4 @@
-"""A visit of a page: who asks for what, and what the page may use to answer."""
+"""A visit of a page: the caller, the request, and the operations that the page may call."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Visit:
         return self.form.get(name, [])
 
     async def get(self, *parts: str, **query: str | int | None) -> dict[str, Any]:
-        """Return what an operation of the API answers: `get("users", user_id)`.
+        """Return the response of an operation of the API: `get("users", user_id)`.
 
-        `Refused` if it is refused; without another answer to that, an error page is shown.
+        Raises `Refused` if the operation fails; if nothing catches it, an error page is shown.
         """
         return (await self.call("GET", *parts, query=query)).json
 

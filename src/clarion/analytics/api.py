@@ -85,15 +85,14 @@ class Point(msgspec.Struct):
 
 
 class Series(msgspec.Struct, kw_only=True):
-    """Counts in the order of time. Times without a count are left out.
+    """Counts in the order of time. Intervals without a count are left out.
 
-    `group` has the values of what was asked for with `group_by`. Of latencies, `percentiles` says
-    under how many milliseconds 50, 95 and 99 of 100 are, rounded up to the bound of a bucket, and
-    null if it is more than an hour.
+    `group` has the values of the fields in `group_by`. For latencies, `percentiles` has p50, p95
+    and p99 in milliseconds, rounded up to the bound of a bucket, or null if above an hour.
     """
 
     group: dict[str, str]
-    """The values of what was asked for with `group_by`; empty without it."""
+    """The values of the fields in `group_by`; empty without it."""
     total: int
     """The sum of all points."""
     percentiles: dict[str, int | None] | None
@@ -103,9 +102,9 @@ class Series(msgspec.Struct, kw_only=True):
 
 
 class AnalyticsReport(msgspec.Struct, rename={"since": "from", "until": "to"}, kw_only=True):
-    """Counts from a time on and before another.
+    """Counts at or after a time and before another.
 
-    All that happened before `complete_until` is counted; null if nothing ever was.
+    Everything before `complete_until` is counted; it is null if nothing was ever counted.
     """
 
     metric: Metric

@@ -1,4 +1,4 @@
-"""What is counted, by which dimensions, and the counts of a time."""
+"""The metrics, their dimensions, and the counts of a time."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class RollupProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyticsQuery:
-    """Which counts of an app are asked for; an empty filter is none."""
+    """A query for counts of an app; an empty filter selects all."""
 
     app_id: str
     metric: Metric

@@ -1,9 +1,9 @@
 """Counts what happened since the last time, every few seconds.
 
 The time up to which everything is counted is stored in the commit that adds the counts, so that
-nothing is added twice, also if a commit fails or several nodes count. What is committed late, with
-a time that was counted already, is found when each minute is counted again two minutes later: then
-what is missing is added.
+nothing is added twice, even if a commit fails or several nodes count. Rows that are committed late,
+with a time that was already counted, are found two minutes later, when each minute is counted
+again and the difference is added.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from clarion.analytics.model import HOUR_MS, MINUTE_MS, Cell, Interval, RollupPr
 from clarion.analytics.sql.aggregates import RollupCounts
 from clarion.errors import ReadTooSlow
 
-# Most of what has a time is committed so soon after it.
+# Most rows with a time are committed within this time after it.
 LAG_MS = 5_000
 SETTLE_MS = 2 * MINUTE_MS
 SHORTEST_MS = 1_000
@@ -34,7 +34,7 @@ class Rollup:
     more: int
 
     async def step(self, now: int) -> int:
-        """Count some of what is not counted yet."""
+        """Count a part of the rows that are not counted yet."""
         before = await self.tally.start(now)
         counts: Counts = {}
         counted = await self._count_new(before.counted_until, now - LAG_MS, counts)
@@ -48,14 +48,14 @@ class Rollup:
         return self.more if counted < now - LAG_MS or settled < settling else 0
 
     async def _count_new(self, since: int, end: int, counts: Counts) -> int:
-        """Count what is new; return up to when."""
+        """Count new rows; return the time up to which everything is counted."""
         async for part_since, part_until, found in self._count_parts(since, end):
             _add(counts, Interval.MINUTE.begin(part_since), found)
             since = part_until
         return since
 
     async def _settle(self, minute: int, end: int, counts: Counts) -> int:
-        """Count minutes again, and add what was missing; return up to when."""
+        """Count minutes again, and add what was missing; return the time up to which it is done."""
         async for since, until, found in self._count_parts(minute, end):
             if found:
                 _add(counts, since, find_missing(found, await self.tally.read_minute(since)))
@@ -103,7 +103,7 @@ def _add(counts: Counts, minute: int, found: Mapping[Cell, int]) -> None:
 def find_missing(found: Mapping[Cell, int], stored: Mapping[Cell, int]) -> Mapping[Cell, int]:
     """Return what was counted but is not stored.
 
-    Never more than has come in over all platforms: the device of a message may have been deleted
+    Never more than the total over all platforms: the device of a message may have been deleted
     since, and with it the platform.
     """
     growth: Counter[Cell] = Counter()

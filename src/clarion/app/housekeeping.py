@@ -1,7 +1,7 @@
 """One table: what is expired or pruned, how often, and by which step.
 
-A step does at most `CHUNK` at a time and returns how much that was, so that requests never wait
-long behind it. The supervisor runs each task as a loop of its own.
+A step handles at most `CHUNK` rows and returns how many, so that requests never wait long behind
+it. The supervisor runs each task in its own loop.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def list_tasks(
     used_keys: set[str],
     membership: Membership,
 ) -> tuple[Task, ...]:
-    """Return everything that is expired, recorded, erased or pruned in the background.
+    """Return the tasks that expire, record, erase and prune in the background.
 
-    What is about the memory of a node is done by each, the rest by the leader alone.
+    Tasks on a node's own memory run on each node, the others only on the leader.
     """
     of_each: dict[str, tuple[float, Step]] = {
         "record_seen_users": (10, partial(last_seen.write, limit=CHUNK)),
@@ -158,12 +158,12 @@ def _prune_counts(stores: Stores, interval: Interval) -> Step:
 
 
 def _before(days: int, prune: Callable[[int, int], Awaitable[int]]) -> Step:
-    """Return the step that prunes what is older than a number of days."""
+    """Return the step that prunes rows older than a number of days."""
     return lambda now: prune(now - days * DAY_MS, CHUNK)
 
 
 def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], days: int) -> Step:
-    """Return the step that prunes what is older than a number of days, app by app."""
+    """Return the step that prunes rows older than a number of days, app by app."""
 
     async def step(now: int) -> int:
         before, most, last = now - days * DAY_MS, 0, ""
@@ -179,8 +179,8 @@ def _of_every_app(apps: Apps, prune: Callable[[str, int, int], Awaitable[int]], 
 async def delete_apps(engine: Engine, apps: Apps, now: int) -> int:
     """Remove a chunk of each deleted app; return `CHUNK` or more if there is more to do.
 
-    The row of the app stays as a mark until nothing else is left. Everything is in the store: after
-    a crash, or on another node, the next step goes on.
+    The row of the app stays as a marker until all its other rows are gone. The progress is in the
+    store: after a crash, or on another node, the next step continues.
     """
     most = 0
     for app_id in await apps.list_deleted():

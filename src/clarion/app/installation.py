@@ -21,7 +21,7 @@ _SEALED = b"clarion"
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The id of a database, and what a person calls it."""
+    """The id of a database, and its readable name."""
 
     id: str
     database: str
@@ -53,7 +53,7 @@ async def identify(
     if await engine.fetch(FIND_COPY):
         raise StartError(
             f"`clarion migrate-data` has not finished copying into {describe_url(database_url)}. "
-            "Run it again: it goes on where it was."
+            "Run it again: it continues where it stopped."
         )
     rows = await engine.fetch(SELECT)
     if not rows:
@@ -67,7 +67,7 @@ async def identify(
 
 
 async def void_copy(engine: Engine) -> None:
-    """Record that the database is used: a copy of it that is not finished begins anew."""
+    """Record that the database was used, so that an unfinished copy of it starts again."""
     await engine.write(Unit("", (VOID_COPY.step(),)))
 
 

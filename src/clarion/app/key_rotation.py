@@ -29,7 +29,7 @@ SEALED = tuple(list_sealed(TABLES))
 
 
 async def refuse_retired_key(engine: Engine, key_id: bytes) -> None:
-    """Raise `StartError` if the key was replaced: what is sealed with it would be lost."""
+    """Raise `StartError` if the key was replaced: values sealed with it would be lost."""
     if await engine.fetch(FIND_RETIRED_KEY, id=key_id.hex()):
         raise StartError(
             f"The key {key_id.hex()} in master.key was replaced by `clarion vault rotate`. Copy "

@@ -97,7 +97,7 @@ TAGS = (
     Tag("Events", "What happened in your application. Clarion decides who is notified of it."),
     Tag("Inbox", "The notifications of a user as a list: read, unread, dismissed, and live."),
     Tag("Notifications", "What became of an event for one user: deliveries and timeline."),
-    Tag("Users", "The people whom your application notifies, the topics they follow, their data."),
+    Tag("Users", "The users that your application notifies, the topics they follow, their data."),
     Tag("Preferences", "What a user wants to receive, on which channels, and when not."),
     Tag("Devices", "Phones, browsers and programs that receive pushes, and their messages."),
     Tag("Topics", "Messages to all devices that subscribe to a topic."),

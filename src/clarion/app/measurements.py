@@ -1,7 +1,7 @@
 """One table: what is measured in the background for the metrics, and how often.
 
-A scrape reads only numbers that are in memory; what costs a read of the store or of the file system
-is read here, and bounded.
+A scrape reads only numbers in memory; numbers that need a read of the store or the file system are
+read here, with a limit.
 """
 
 from __future__ import annotations

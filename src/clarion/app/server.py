@@ -1,7 +1,7 @@
 """The composition root: what a node consists of, and the order in which it starts and stops.
 
-`stores.py` has the adapters of the store, `services.py` what works on them, `routes.py` and
-`management.py` every HTTP endpoint. No other module knows which adapter fills a port.
+`stores.py` has the adapters of the store, `services.py` the services that use them, `routes.py` and
+`management.py` every HTTP endpoint. No other module knows which adapter implements a port.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Server:
         return self._exit_code
 
     async def _wait_and_complete(self, front: Front) -> None:
-        """Build what a server can be ready without, and wait until it is to stop."""
+        """Build the parts that are not needed to be ready, and wait for the stop."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._complete(front))
             await self._stop.wait()
@@ -167,7 +167,7 @@ class Server:
         services: Services,
         supervisor: Supervisor,
     ) -> None:
-        """Accept nothing more and finish what is under way, within the grace period."""
+        """Accept nothing more, and finish running work within the grace period."""
         grace_s = self._settings.grace_s
         get_logger().info("stopping", reason=self._reason, grace_s=grace_s)
         if self._exit_code == EXIT_OK:
@@ -176,7 +176,7 @@ class Server:
         ends_at = clock() + grace_s
         # Clients find another node, if there is one; a node alone is back the sooner it stops.
         is_gentle = not sqlite_path(self._settings.database_url)
-        # An HTTP listener would wait for an open stream for ever.
+        # An HTTP listener would wait for an open stream forever.
         await services.live_clients.stop(
             min(grace_s / 2, _STREAMS_GRACE_S), spread_s=grace_s / 4 if is_gentle else 0.0
         )
@@ -257,7 +257,7 @@ def _start_loops(
 
 
 def watch_other_nodes(supervisor: Supervisor, services: Services, clock: Clock) -> None:
-    """Look for what other nodes change, unless there is none."""
+    """Poll for changes by other nodes, unless there are none."""
     bus = services.bus
     if isinstance(bus, NoBus) and bus.is_connected:
         return

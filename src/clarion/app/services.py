@@ -155,7 +155,7 @@ class Services:
         )
 
     def _join_caches(self, stores: Stores) -> None:
-        """Have what is cached here dropped when another node changes it, and vice versa."""
+        """Drop cached values here when another node changes them, and vice versa."""
         stores.keyring.on_provider_key_changed = self.provider_tokens.forget
         for cached in (
             self.callers.forget,
@@ -219,12 +219,12 @@ class Services:
         self.circuits.watch(self.channels.list_circuits)
 
     async def on_user_changed(self, app_id: str, user_id: str) -> None:
-        """Apply a change of a user to what waits for them, and to their connections."""
+        """Apply a change of a user to their waiting notifications and their connections."""
         await self.active_users.check(app_id, user_id)
         await self.pipeline.replan(app_id, user_id)
 
     async def on_provider_changed(self, app_id: str, channel: Channel) -> None:
-        """Try what waits on a channel again when every node has seen the change."""
+        """Retry the waiting messages of a channel when every node has seen the change."""
         await self.pipeline.hasten(app_id, channel, SEEN_MS)
 
     def _build_callers(self, settings: Settings, stores: Stores) -> Callers:
@@ -261,7 +261,7 @@ class Services:
         )
 
     async def _forget_app(self, app_id: str) -> None:
-        """Forget what is cached of a deleted app, and end all its connections."""
+        """Drop the cached data of a deleted app, and end all its connections."""
         self.callers.forget_app(app_id)
         self._known_apps.drop(app_id)
         self._catalog.drop_app(app_id)
@@ -276,7 +276,7 @@ class Services:
         self.pipeline.intake.forget_user(app_id, user_id)
 
     def _forget_users(self, owners: Collection[tuple[str, str]]) -> None:
-        """Drop what this node has cached of users who were erased."""
+        """Drop this node's cached data of erased users."""
         self.registry.forget_users(owners)
         self.endpoint_registry.forget_users(owners)
         for owner in owners:

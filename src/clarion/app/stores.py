@@ -196,10 +196,10 @@ async def open_stores(
 
 
 async def open_clock(engine: Engine) -> Clock:
-    """Return the clock by which everything is stored: that of the database, if it has one.
+    """Return the clock for all stored times: that of the database, if it has one.
 
-    Tokens are checked by it, too: one that is valid on one node is valid on all of them, and a
-    machine with a wrong clock refuses nobody.
+    Tokens are checked with it, too: a token that is valid on one node is valid on all, and a
+    machine with a wrong clock refuses no valid token.
     """
     if await engine.read_time() is None:
         return SystemClock()
@@ -219,7 +219,7 @@ def open_audit_keys(directory: DataDirectory) -> ChainKeys:
 
 
 async def prepare_database(settings: Settings) -> None:
-    """Bring the database up to date; what is new on the disk is for this account alone."""
+    """Bring the database up to date; only this account can read new files."""
     path = sqlite_path(settings.database_url)
     if path:
         make_private(list_database_files(path))

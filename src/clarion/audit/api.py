@@ -40,7 +40,7 @@ class AuditEntryView(View):
     """An entry of the audit log.
 
     `sequence` is its number in the chain, and `link` connects it with the entry before it.
-    `subject` is the pseudonym of the user whom it is about.
+    `subject` is the pseudonym of the user it is about.
     """
 
     id: str
@@ -76,7 +76,7 @@ class AuditEntryView(View):
 class AuditVerificationView(View):
     """Which entries were verified. `fault` is the first that was found, null if there is none.
 
-    `link` is that of the last one: with its number, it is an anchor for `clarion audit verify`.
+    `link` is that of the last entry: with its number, it is an anchor for `clarion audit verify`.
     """
 
     first: int
@@ -99,7 +99,7 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
         Plain | None, Parameter(description="The id of an API key or administrator.")
     ] = None,
     user_id: Annotated[
-        Plain | None, Parameter(description="The id of the user whom entries are about.")
+        Plain | None, Parameter(description="Only entries about the user with this id.")
     ] = None,
     since: Moment = None,
     until: Moment = None,
@@ -108,8 +108,8 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
 ) -> Items[AuditEntryView]:
     """Return the entries of the calling app, newest first; `until` is excluded.
 
-    An administrator with a role for all apps who names none in `Clarion-App` gets the entries of
-    all apps and of the installation.
+    An administrator with a role for all apps gets the entries of all apps and of the installation
+    if the request has no `Clarion-App`.
     """
     app_id = _find_app(request)
     if user_id is not None and app_id is None:
@@ -132,7 +132,7 @@ async def list_entries(  # noqa: PLR0913, PLR0917 - each is a parameter of the r
 
 @get("/v1/audit/verification", summary="Verify the newest audit entries", tags=["Audit"])
 async def verify(request: ApiRequest, audit_log: Injected[AuditLog]) -> AuditVerificationView:
-    """Verify that the newest 1,000 entries are as they were written, and none is missing.
+    """Verify that the newest 1,000 entries are unchanged, and that none is missing.
 
     Needs a role for all apps. `clarion audit verify` verifies all of them, and the file.
     """

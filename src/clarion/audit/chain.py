@@ -67,13 +67,13 @@ class ChainKeys:
         return self._sign(self._current, content)
 
     def verifies(self, signature: str, *content: object) -> bool:
-        """Whether a signature is one of ours, for this content; False if its key is not known."""
+        """Whether Clarion made this signature for this content; False if its key is unknown."""
         if not self.knows(signature):
             return False
         return hmac.compare_digest(self._sign(signature[:_ID_LENGTH], content), signature)
 
     def name_user(self, app_id: str, user_id: str) -> str:
-        """Return the pseudonym of a user: it says nothing about them without the key."""
+        """Return the pseudonym of a user; without the key it reveals nothing about them."""
         return self._name_user(self._current, app_id, user_id)
 
     def list_names(self, app_id: str, user_id: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Commands of the command line in the audit log: the first unit that a command writes has an entry.
 
-A command does nothing for that. It may describe what it is about with `AuditLog.describe`.
+A command needs no code for that. It may add details with `AuditLog.describe`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ KINDS_LIMIT = 500
 
 
 class ActKind(NamedTuple):
-    """Acts that are counted together: what was not done, by whom, in which minute."""
+    """Acts that are counted together: with the same values of these, in the same minute."""
 
     minute: int
     result: AuditResult
@@ -44,7 +44,7 @@ class CountedActs:
         self._counts[kind] += 1
 
     def take(self, now: int) -> Iterator[tuple[ActKind, int]]:
-        """Remove and yield what was counted before the minute of a time."""
+        """Remove and yield the counts from before the minute of a time."""
         for kind in [each for each in self._counts if each.minute + MINUTE_MS <= now]:
             yield kind, self._counts.pop(kind)
 

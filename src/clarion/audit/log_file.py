@@ -1,7 +1,7 @@
-"""The chain in a file of its own: lines of JSON, for this account alone, only ever appended to.
+"""The chain as a file: lines of JSON, readable only by this account, and only ever appended to.
 
-The file follows the chain: what is missing after its last line is appended. So it needs no state of
-its own, a crash loses nothing, and it can be moved away at any time.
+The file follows the chain: entries missing after its last line are appended. So it needs no other
+state, a crash loses nothing, and it can be moved away at any time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LogFile:
             last = _find_last(tail) or self.find_last()
             written = last.sequence or 0 if last else 0
             new = [write_line(each) for each in entries if (each.sequence or 0) > written]
-            # A line that was cut off stays as it is, and the next one begins anew.
+            # A line that was cut off stays as it is; the next entry starts a new line.
             start = b"\n" if tail and not tail.endswith(b"\n") else b""
             if new:
                 file.write(start + b"".join(new))
@@ -100,7 +100,7 @@ def read_line(line: bytes) -> Entry | None:
 
 
 def read_entries(path: Path) -> Iterator[tuple[int, Entry | None]]:
-    """Yield the number and the entry of each line of a file; None for what is not an entry."""
+    """Yield the number and the entry of each line of a file; None if a line is not an entry."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             yield number, read_line(line)

@@ -1,4 +1,4 @@
-"""The loop of the audit log: links what was written, then appends it to the file."""
+"""The loop of the audit log: links new entries, then appends them to the file."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class AuditLoop:
             self.report()
 
     async def stop(self) -> None:
-        """Link and append what was written last, if that is possible now."""
+        """Link and append the newest entries, if that is possible now."""
         with contextlib.suppress(ClarionError, OSError, TimeoutError):
             async with asyncio.timeout(_STOP_S):
                 await self.run_once(is_last=True)
 
     async def run_once(self, *, is_last: bool = False) -> None:
-        """Link all that waits, and append what is missing in the file."""
+        """Link all waiting entries, and append those missing in the file."""
         await self._log.record_counted(is_last=is_last)
         while await self._log.link_waiting():
             pass

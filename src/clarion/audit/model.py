@@ -49,7 +49,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is recorded of an act. `sequence` and `link` are None until it is in the chain."""
+    """The record of an act. `sequence` and `link` are None until it is in the chain."""
 
     id: str
     app_id: str  # empty: of the installation
@@ -70,7 +70,7 @@ class Entry:
 
 
 class ChainState(msgspec.Struct, frozen=True, kw_only=True):
-    """The last entry of the chain, and the last one that was pruned; zero if there is none."""
+    """The last entry of the chain, and the last pruned one; zero without one."""
 
     sequence: int = 0
     link: str = ""

@@ -1,7 +1,7 @@
 """One table: which operations of the API are recorded in the audit log, and why others are not.
 
-An operation that may change something and is in neither table is recorded under its method and
-path; `tests/unit/audit/test_operations.py` asks for a line here.
+An operation that can change something and is in neither table is recorded under its method and
+path; `tests/unit/audit/test_operations.py` then fails until it has a line here.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ AUDITED = {
 
 # Why an operation is not recorded, although its method could change something.
 _NOTHING_CHANGES = "It changes nothing."
-_OWN = "Users do it with what is their own."
-_TRAFFIC = "It is what apps do all the time: the store has what was sent, and its timeline."
-_DIRECTORY = "An app keeps its users here as they are in its own database."
-_DEMO = "It is for the demo app alone, from this machine."
+_OWN = "Users change only their own data."
+_TRAFFIC = "Normal traffic of an app: the store has what was sent, and its timeline."
+_DIRECTORY = "Apps copy these users from their own database."
+_DEMO = "Only for the demo app, from this machine."
 NOT_AUDITED = {
     "POST /v1/types/{type_name}/templates/{channel}/preview": _NOTHING_CHANGES,
     "POST /v1/explain": _NOTHING_CHANGES,

@@ -1,4 +1,4 @@
-"""What other slices use to record what is done."""
+"""What other slices use to record actions."""
 
 from clarion.audit.sql import AuditLog as AuditLog
 from clarion.audit.sql import Recording as Recording

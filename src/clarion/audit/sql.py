@@ -234,10 +234,10 @@ class AuditLog:
     def describe(
         self, *, app_id: str | None = None, user_id: str | None = None, **target: str
     ) -> None:
-        """Add to the act of this task what is not known when it begins: ids of what it is about.
+        """Add ids to the act of this task that are not known when it begins.
 
-        Call it before the first write, and never with a secret or a text that a caller has sent.
-        Nothing happens if the task records no act.
+        Call it before the first write, and never with a secret or a text from a caller. Does
+        nothing if the task records no act.
         """
         recording = companion.get()
         if isinstance(recording, Recording):
@@ -325,9 +325,9 @@ class AuditLog:
         return await verify_newest(self.chain, self.keys, count)
 
     async def link_waiting(self) -> int:
-        """Add what waits to the chain, at most a batch; return how much that was.
+        """Add waiting entries to the chain, at most a batch; return how many.
 
-        Entries whose signature is not ours are left out.
+        Entries that Clarion did not sign are left out.
         """
         for _ in range(_ATTEMPTS):
             linked = await self._link_once()
@@ -355,7 +355,7 @@ class AuditLog:
         return len(waiting) if done else None
 
     async def _find_ours(self) -> tuple[Entry, ...]:
-        """Return what waits and was signed by us; the rest stays, and `verify` reports it."""
+        """Return the waiting entries that Clarion signed; `verify` reports the others."""
         found: tuple[Entry, ...] = ()
         last = ""
         for _ in range(_PAGES):
@@ -370,9 +370,9 @@ class AuditLog:
         return self.keys.verifies(entry.signature, *content_of(entry))
 
     async def prune(self, before: int, limit: int) -> int:
-        """Delete the oldest entries up to the last one of before a time, at most `limit`.
+        """Delete at most `limit` of the entries from before a time, oldest first.
 
-        What is left can still be verified. Returns how many were deleted.
+        The rest can still be verified. Returns how many were deleted.
         """
         state = await self.chain.get_state()
         oldest = await self.chain.read(state.pruned_sequence, limit)

@@ -73,7 +73,7 @@ async def read_chain(chain: Chain, after: int, size: int = _PAGE) -> AsyncIterat
 
 
 def find_fault(keys: ChainKeys, entry: Entry, last: int, link: str) -> str | None:
-    """Return what is wrong with an entry that must follow the one with this number and link."""
+    """Return what is wrong with an entry that must follow this number and link."""
     number = entry.sequence or 0
     if number != last + 1:
         return f"{_name_range(last + 1, number - 1)} missing"
@@ -115,7 +115,7 @@ def _name_range(first: int, last: int) -> str:
 
 
 async def verify_anchor(chain: Chain, sequence: int, link: str) -> str | None:
-    """Return whether an entry that was seen before is not what it was then."""
+    """Return whether the entry of an anchor has changed since the anchor was noted."""
     state = await chain.get_state()
     if sequence <= state.pruned_sequence:
         is_same = sequence < state.pruned_sequence or link == state.pruned_link

@@ -1,6 +1,6 @@
 """The built-in types that every app has, with their templates in English.
 
-An app can change any of them and its templates; what it does not change stays as it is here.
+An app can change any of them and their templates.
 """
 
 from __future__ import annotations

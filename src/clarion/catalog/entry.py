@@ -85,9 +85,9 @@ class CatalogEntry:
         return self.templates[channel, languages[0]] if languages else None
 
     def find_quick(self, channel: Channel) -> CatalogEntry | None:
-        """Return the entry as one that never waits for the sandbox; None if a template needs it.
+        """Return a variant that never uses the sandbox; None if a template needs it.
 
-        It raises `Overloaded` for values that would need it.
+        The variant raises `Overloaded` for values that need the sandbox.
         """
         if channel not in self._quick:
             some = (each for (of, _), each in self.templates.items() if of is channel)

@@ -28,7 +28,7 @@ _PATTERNS = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 2
 
 
 class Schema:
-    """Checks data against one JSON Schema; `ValueError` if the document is none."""
+    """Checks data against one JSON Schema; `ValueError` if the document is not a schema."""
 
     def __init__(self, document: Mapping[str, object]) -> None:
         try:

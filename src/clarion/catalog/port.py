@@ -13,8 +13,8 @@ class Sandbox(Protocol):
     """Runs the schemas and templates that apps wrote where they cannot do harm."""
 
     async def run(self, app_id: str, job: Job) -> JobResult:
-        """Do a job for an app, in turn with other apps. One that exceeds its limits has a fault.
+        """Run a job for an app, in turn with other apps. A job that exceeds its limits has a fault.
 
-        `TooManyRequests` if the app has used its processor time, or too much of it waits;
-        `Overloaded` if there is no process for it.
+        `TooManyRequests` if the app has used up its processor time, or too many of its jobs wait;
+        `Overloaded` if no process is available.
         """

@@ -71,7 +71,7 @@ class OverBudget(ValueError):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """The cost of a schema; `is_known` if no more than that times the data can happen."""
+    """The cost of a schema; `is_known` if the effort is at most this times the size of the data."""
 
     total: int
     is_known: bool

@@ -96,7 +96,7 @@ class AnswerTable:
                 return _FAILURES[action](error_code=codes[0], error_message=message)  # type: ignore[return-value]
 
     def find_meaning(self, code: str) -> str:
-        """Return what an answer means; nothing if no row is about it."""
+        """Return the meaning of an answer; empty if no row covers it."""
         return next((row.meaning for row in self.rows if row.code == code), "")
 
     def _find(self, codes: Sequence[str]) -> Action:

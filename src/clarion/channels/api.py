@@ -95,7 +95,7 @@ class NewProvider(Body):
 
 
 class ProviderHealthView(View):
-    """How a provider fared on this node. `circuit` is closed, open or half_open."""
+    """The recent results of a provider on this node. `circuit` is closed, open or half_open."""
 
     circuit: Literal["closed", "open", "half_open"]
     """`closed`: it is used; `open`: it is skipped after failures; `half_open`: it is tried again.
@@ -113,8 +113,9 @@ class ProviderHealthView(View):
 class ProviderView(View):
     """A provider. `secrets` are the names of those that are set.
 
-    `public` is what kinds show beside their settings, as the `public_key` of Web Push. `secret` is
-    shown once, when Clarion made it. `disabled_reason` says why Clarion made it inactive.
+    `public` has values that a kind shows in addition to its settings, such as the `public_key` of
+    Web Push. `secret` is shown once, if Clarion created it. `disabled_reason` says why Clarion
+    deactivated the provider.
     """
 
     channel: Channel
@@ -142,7 +143,7 @@ class ProviderView(View):
     sandbox: bool
     """If true, nothing is sent: every message counts as delivered."""
     created_at: Timestamp | None
-    """When it was created; null for what is built in."""
+    """When it was created; null if it is built in."""
     updated_at: Timestamp | None
     """When it changed last."""
     health: ProviderHealthView | None
@@ -154,18 +155,18 @@ class ProviderView(View):
 
 
 class ProviderTestBody(Body):
-    """Where a test message goes: an e-mail address, a phone number or a token.
+    """Where a test message goes: an email address, a phone number or a token.
 
-    For Web Push a subscription; for a webhook nothing. For email, SMS, APNs and FCM it can be left
-    out: then the credentials are tried, and nothing is sent.
+    For Web Push it is a subscription; for a webhook leave it out. For email, SMS, APNs and FCM it
+    can be left out: then only the credentials are tested, and nothing is sent.
     """
 
     to: str | dict[str, Any] | None = None
-    """An e-mail address, a phone number, a device token, or a Web Push subscription."""
+    """An email address, a phone number, a device token, or a Web Push subscription."""
 
 
 class ProviderTestResult(View):
-    """What came of a test message; `verified` if only the credentials were tried."""
+    """The result of a test message; `verified` if only the credentials were tested."""
 
     outcome: str
     """The result: `delivered` or `sent`; `verified` if only the credentials were tried; `failed`,
@@ -231,8 +232,8 @@ class ProvidersController(Controller):
         """Create a provider (201) or replace it (200). It is used from the next message on.
 
         Secrets that are not given stay, unless the server or the account changes: then they must be
-        given again. If it is changed, messages of the channel that wait for another try are tried
-        within some seconds.
+        given again. After a change, messages of the channel that wait for a retry are retried
+        within seconds.
         """
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         at = check_value("channel", _check_channel, channel)
@@ -266,7 +267,7 @@ class ProvidersController(Controller):
         name: ProviderName,
         channels: Injected[Routing],
     ) -> None:
-        """Delete a provider; what waits for it is sent by another, if there is one."""
+        """Delete a provider; another one, if there is one, sends the waiting messages."""
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         found = await _find(channels.providers, app_id, channel, name)
         await channels.providers.delete(app_id, found.channel, name)
@@ -284,7 +285,7 @@ class ProvidersController(Controller):
     ) -> ProviderTestResult:
         """Send a test message at once, with no retry, and return what the provider answered.
 
-        Without `to`, only try the credentials, if the kind of provider has a way to.
+        Without `to`, only the credentials are tested, if the kind of provider allows it.
         """
         app_id = app_of(request, Scope.PROVIDERS_WRITE).app_id
         provider = await _find(channels.providers, app_id, channel, name)

@@ -58,7 +58,7 @@ ANSWERS = AnswerTable(
     Answer("400 DeviceTokenNotForTopic", Action.REJECT, "The token is of another app."),
     Answer("400 BadTopic", Action.DISABLE, "`topic` is not valid."),
     Answer("400 MissingTopic", Action.DISABLE, "`topic` is missing."),
-    Answer("400 TopicDisallowed", Action.DISABLE, "The key must not push to `topic`."),
+    Answer("400 TopicDisallowed", Action.DISABLE, "The key may not push to `topic`."),
     Answer("400 IdleTimeout", Action.RETRY, "The connection was idle for too long."),
     Answer("400 BadCollapseId", Action.REJECT, "The collapse id is too long."),
     Answer("400 BadExpirationDate", Action.REJECT, "The expiration is not valid."),
@@ -78,7 +78,7 @@ ANSWERS = AnswerTable(
     ),
     Answer("403 BadEnvironmentKeyInToken", Action.DISABLE, "The key is of the other environment."),
     Answer("403 UnrelatedKeyIdInToken", Action.RETRY, "The connection began with another key."),
-    Answer("403 Forbidden", Action.DISABLE, "The key must not do this."),
+    Answer("403 Forbidden", Action.DISABLE, "The key may not do this."),
     Answer("404 BadPath", Action.DISABLE, "`base_url` is not that of a push service."),
     Answer("405 MethodNotAllowed", Action.DISABLE, "`base_url` is not that of a push service."),
     Answer("410", Action.GONE, "The device token is no longer valid."),
@@ -87,7 +87,7 @@ ANSWERS = AnswerTable(
     Answer("413", Action.REJECT, "The payload is too large."),
     Answer(TOKEN_UPDATES, Action.RETRY, "Tried again after 20 minutes."),
     Answer("429", Action.RETRY, "Too many requests, for this device or at all."),
-    Answer(UNNAMED, Action.RETRY, "Not by a push service, or the answer broke off."),
+    Answer(UNNAMED, Action.RETRY, "Not from a push service, or an incomplete answer."),
     Answer("4xx", Action.REJECT, "Refused for another reason."),
     Answer("5xx", Action.RETRY, "Tried again after 15 minutes, or as `Retry-After` says."),
     *HTTP_NETWORK,
@@ -141,9 +141,9 @@ class ProviderToken:
         return self._text
 
     def replace(self, refused: str) -> str | None:
-        """Return another token in place of one that Apple refused as expired.
+        """Return a new token for one that Apple refused as expired.
 
-        None if that was signed just now: then the clock of this machine is wrong.
+        None if that one was signed just now: then the clock of this machine is wrong.
         """
         if self._text == refused:
             if self._clock.monotonic() - self._signed_at < TOKEN_SETTLED_MS:

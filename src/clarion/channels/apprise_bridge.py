@@ -202,7 +202,7 @@ def _is_installed() -> bool:
 
 
 def _fill_in(url: str, address: str) -> str | None:
-    """Return the URL with the user's address; None if it is needed and there is none."""
+    """Return the URL with the user's address; None if the address is needed but missing."""
     if ADDRESS not in url:
         return url
     if not _ADDRESS.fullmatch(address):

@@ -65,7 +65,7 @@ class AppriseResult(StrEnum):
 
 
 class Guard:
-    """Refuses what a message must not do; from `arm` on, for ever and in every thread."""
+    """Refuses everything that a message must not do; from `arm` on, permanently, in all threads."""
 
     def __init__(self, *allowed: Network) -> None:
         self._allowed = allowed
@@ -90,9 +90,9 @@ class Guard:
             raise PermissionError("socket.connect")
 
     def _may_call(self, address: str) -> bool:
-        """Whether it is an address that may be called, and no name.
+        """Whether it is an address (not a name) that may be called.
 
-        The library has resolved the name: what is checked is what is connected to.
+        The library has already resolved the name, so the checked address is the one it connects to.
         """
         try:
             found = ipaddress.ip_address(address.partition("%")[0])

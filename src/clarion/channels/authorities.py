@@ -1,7 +1,7 @@
 """The certificate authorities that a provider trusts in addition to the usual ones: a PEM file.
 
-An app names the path, and the file is on the machine of the operator. So every fault has the same
-text: an app must not learn which files there are, or anything of what is in them.
+An app names the path, and the file is on the operator's machine. So every fault has the same text:
+an app must not learn which files exist, or anything about their content.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def make_client_context(ca_path: str | None) -> ssl.SSLContext:
     """Return a context that checks certificates and names, for TLS 1.2 or later.
 
     It trusts the authorities of the system, and those in the file. It reads files: call it in a
-    thread. `UnreadableAuthority` if the file is none of certificates.
+    thread. `UnreadableAuthority` if the file does not contain certificates.
     """
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,4 +1,4 @@
-"""The circuit breaker of a provider: one that fails is left alone for a while, then tried again."""
+"""The circuit breaker of a provider: one that fails is not used for a while, then tried again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MISCONFIGURED_MS = 300_000
 
 
 class BreakerState(StrEnum):
-    """closed → open → half open (one attempt is under way) → closed or open."""
+    """closed → open → half open (one attempt is in progress) → closed or open."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -73,9 +73,9 @@ class Breaker:
         self._count(now, 0)
 
     def fail(self, now: int, retry_after_s: float | None = None) -> bool:
-        """Record an attempt that failed; return whether the breaker opened by it.
+        """Record a failed attempt; return whether it opened the breaker.
 
-        `retry_after_s` is the time for which the provider asked to be left alone.
+        `retry_after_s` is the wait that the provider asked for.
         """
         self._count(now, 1)
         attempts, failures = (sum(pair) for pair in zip(self._counts, self._before, strict=True))

@@ -1,4 +1,4 @@
-"""What went wrong between Clarion and a provider, in words, with the technical name beside."""
+"""What went wrong between Clarion and a provider, in words, with the technical name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def describe_http(causes: Sequence[str], kind: str, host: str) -> str:
 
 
 def explain_refusal(outcome: T, answers: AnswerTable) -> T | Misconfigured:
-    """Say in words why a provider refuses everything, with its own answer beside."""
+    """Say in words why a provider refuses everything, and add its own answer."""
     if not isinstance(outcome, Misconfigured) or outcome.error_message.endswith("."):
         return outcome  # it is a sentence already
     meaning = answers.find_meaning(outcome.error_code)
@@ -56,7 +56,7 @@ def explain_refusal(outcome: T, answers: AnswerTable) -> T | Misconfigured:
 
 
 def name_cause(failure: Failure, answers: AnswerTable) -> str:
-    """Return why an attempt failed as it may be logged: without what a provider sent."""
+    """Return the cause of a failed attempt for the log, without text from the provider."""
     is_about_connection = failure.error_code.endswith((NOT_CONNECTED, NO_ANSWER))
     if is_about_connection and failure.error_message.startswith(_OURS):
         return failure.error_message

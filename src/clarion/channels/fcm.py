@@ -70,11 +70,11 @@ ANSWERS = AnswerTable(
     Answer("UNAVAILABLE", Action.RETRY, "Tried again as `Retry-After` says."),
     Answer("INTERNAL", Action.RETRY, "An error at Google."),
     Answer("UNAUTHENTICATED", Action.DISABLE, "A new access token was refused as well."),
-    Answer("PERMISSION_DENIED", Action.DISABLE, "The service account must not send messages."),
+    Answer("PERMISSION_DENIED", Action.DISABLE, "The service account may not send messages."),
     Answer("401", Action.DISABLE, "A new access token was refused as well."),
     Answer("408", Action.RETRY, "The request took too long."),
     Answer("429", Action.RETRY, "Tried again as `Retry-After` says, or in a minute."),
-    Answer("4xx without a status", Action.RETRY, "Not by FCM, or the answer broke off."),
+    Answer("4xx without a status", Action.RETRY, "Not from FCM, or an incomplete answer."),
     Answer("4xx", Action.REJECT, "Refused for another reason."),
     Answer("5xx", Action.RETRY, "An error at Google."),
     *TOKEN_ANSWERS,
@@ -225,7 +225,7 @@ class FcmSender:
 
 
 def build_fcm_message(message: OutgoingMessage, now: int) -> bytes:
-    """Return the body of a request. FCM has no id of ours: `data.notification_id` shows repeats."""
+    """Return the body of a request. FCM has no message id: `data.notification_id` shows repeats."""
     notification = message.notification
     collapse = collapse_id(message)
     is_quiet = notification.priority is Priority.LOW
@@ -266,7 +266,7 @@ def _encode_section(content: PushContent) -> bytes:
 
 
 def read_account(text: str) -> ServiceAccount:
-    """Return what is used of a service account; `ValueError` if it is none."""
+    """Return the needed parts of a service account; `ValueError` if it is not one."""
     try:
         return msgspec.json.decode(text, type=ServiceAccount)
     except RecursionError as error:

@@ -25,7 +25,7 @@ SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 ASSERTION_LIFE_S = 3600
 # How long before its end a token is renewed; one with a short life is renewed after half of it.
 MARGIN_S = 300
-# Google refuses what was signed at another time than its own.
+# Google refuses a token that was signed at another time than its own.
 CLOCK_TOLERANCE_MS = 300_000
 # Google makes keys of 2,048 bits; signing with a much larger one would block the event loop.
 KEY_BITS = range(2048, 4097)
@@ -38,7 +38,7 @@ TOKEN_ANSWERS = (
     Answer(_PREFIX + NOT_CONNECTED, Action.RETRY, "`token_uri` cannot be reached."),
     Answer(_PREFIX + NO_ANSWER, Action.RETRY, "No access token came; the message was not sent."),
     Answer("token clock", Action.RETRY, "The clock of this machine is wrong."),
-    Answer("token malformed", Action.RETRY, "The answer holds no access token."),
+    Answer("token malformed", Action.RETRY, "The answer has no access token."),
     Answer("token 429", Action.RETRY, "Too many requests for access tokens."),
     Answer("token 4xx", Action.DISABLE, "Google refuses the service account."),
     Answer("token 5xx", Action.RETRY, "Google cannot issue access tokens now."),
@@ -46,7 +46,7 @@ TOKEN_ANSWERS = (
 
 
 class ServiceAccount(msgspec.Struct, frozen=True):
-    """What is used of the JSON file of a service account."""
+    """The needed parts of a service account's JSON file."""
 
     client_email: Annotated[str, msgspec.Meta(min_length=3, max_length=320)]
     private_key: Annotated[str, msgspec.Meta(max_length=_PEM_LIMIT)]
@@ -98,7 +98,7 @@ class AccessTokens:
         self._exchange: asyncio.Task[AccessToken | Outcome] | None = None
 
     async def get(self, refused: AccessToken | None = None) -> AccessToken | Outcome:
-        """Return a token that is not the refused one; or the outcome, if there is none."""
+        """Return a token other than the refused one, or the outcome if there is none."""
         token = self._token
         if token and token != refused and self._clock.monotonic() < token.renew_at:
             return token
@@ -112,7 +112,7 @@ class AccessTokens:
         return exchange.result()
 
     async def close(self) -> None:
-        """Stop an exchange that is under way."""
+        """Stop an exchange that is in progress."""
         if self._exchange is not None:
             self._exchange.cancel()
             await asyncio.wait([self._exchange])
@@ -153,7 +153,7 @@ class AccessTokens:
     def _accept(self, answer: HttpAnswer) -> AccessToken | Outcome:
         grant = answer.read_json(_Grant)
         if not _TOKEN.fullmatch(grant.access_token):
-            return self._answers.judge(["token malformed"], "the answer holds no access token")
+            return self._answers.judge(["token malformed"], "the answer has no access token")
         life_s = grant.expires_in - min(MARGIN_S, grant.expires_in // 2)
         self._token = AccessToken(grant.access_token, self._clock.monotonic() + life_s * 1000)
         return self._token
@@ -175,7 +175,7 @@ class AccessTokens:
 
 
 def load_rsa_key(text: str) -> rsa.RSAPrivateKey:
-    """Return a key for RS256; `ValueError` if it is none, or its parts do not match.
+    """Return a key for RS256; `ValueError` if it is not one, or its parts do not match.
 
     The library would test that the primes are prime, for up to half a second on the event loop.
     With a wrong one, no signature is accepted.

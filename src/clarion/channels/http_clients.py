@@ -74,7 +74,7 @@ class NoAnswer(Exception):
 
 
 class ProviderRequest(NamedTuple):
-    """What is sent, and how long it may take."""
+    """A request, and how long it may take."""
 
     url: str
     headers: Mapping[str, str]
@@ -96,7 +96,7 @@ class HttpAnswer(NamedTuple):
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """Return a header; None if there is none, or if it is no text."""
+        """Return a header; None if it is missing or not text."""
         try:
             return self.headers.get(name)
         except ValueError:
@@ -108,7 +108,7 @@ class HttpAnswer(NamedTuple):
         return str(self.status), f"{self.status // 100}xx"
 
     def read_retry_after(self, now: int) -> float | None:
-        """Return the seconds of `Retry-After`; None if there is none, or if it is not valid."""
+        """Return the seconds of `Retry-After`; None if it is missing or invalid."""
         return read_retry_after(self.header("retry-after"), now)
 
     def read_json(self, wanted: type[T]) -> T:
@@ -171,7 +171,7 @@ class HttpClients:
         raise failure
 
     async def close(self) -> None:
-        """Close all connections; requests under way fail."""
+        """Close all connections; requests in progress fail."""
         clients, self._clients = self._clients, {}
         await asyncio.gather(*(each.client.close() for each in clients.values()))
 
@@ -241,7 +241,7 @@ def _build(key: _Key) -> Client:
     )
     if key.ca_path is None:
         return builder.build()
-    # One message for every failure: it must not reveal which files exist, or what is in them.
+    # One message for every failure: it must not reveal which files exist, or their content.
     try:
         for each in load_authorities(key.ca_path):
             builder = builder.add_root_certificate_der(each)

@@ -20,13 +20,13 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What is common to all providers of a kind.
+    """Everything common to the providers of a kind.
 
-    `settings` and `secrets` are the types of what the API takes. `find_faults` checks what types
-    cannot say. `complete` adds secrets that Clarion makes if they are not given; those named in
-    `shown_once` are returned when the provider is created. `describe` returns what a `GET` shows in
-    addition to the settings. `list_urls` returns the fields with URLs that the guard of targets
-    must allow, and `takes` whether messages of a notification type are sent through it.
+    `settings` and `secrets` are the types of the API. `find_faults` checks what types cannot
+    express. `complete` adds secrets that Clarion creates if they are not given; those named in
+    `shown_once` are returned when the provider is created. `describe` returns the values that a
+    `GET` shows in addition to the settings. `list_urls` returns the fields with URLs that the guard
+    of targets must allow, and `takes` whether it sends messages of a notification type.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ProviderKind(msgspec.Struct, frozen=True, kw_only=True):
     platforms: frozenset[str] = frozenset()  # of the devices that it reaches, for push
     find_faults: Callable[[Any, Any], Iterable[FieldFault]] = lambda _settings, _secrets: ()
     complete: Callable[[dict[str, str]], dict[str, str]] = lambda secrets: secrets
-    # From the old secrets, the given ones and the time: what is stored.
+    # From the old secrets, the given ones and the time: the secrets to store.
     rotate: Callable[[dict[str, str], dict[str, str], int], dict[str, str]] = (
         lambda old, given, _now: old | given
     )

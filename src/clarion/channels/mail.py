@@ -77,7 +77,7 @@ def read_mailbox(text: str) -> Mailbox:
 
 
 def make_mailbox(name: str, address: str) -> Mailbox:
-    """Return a mailbox; `ValueError` if it has control characters, or its address is none."""
+    """Return a mailbox; `ValueError` if it has control characters, or no valid address."""
     found = _ADDRESS.fullmatch(address)
     if not found or _UNSAFE.search(address) or _UNSAFE.search(name):
         raise ValueError("must be an email address, like ana@example.com or Ana <ana@example.com>")

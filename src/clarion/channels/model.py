@@ -42,7 +42,7 @@ def secrets_context(app_id: str, channel: str, name: str) -> str:
 
 
 class Configuration(msgspec.Struct, Generic[S, K], frozen=True, kw_only=True):
-    """What a sender is opened with: the provider's settings and secrets, decoded and checked."""
+    """The decoded and checked settings and secrets with which a sender is opened."""
 
     app_id: str
     channel: Channel
@@ -108,9 +108,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retry(Failure, frozen=True, kw_only=True):
-    """The provider did not take the message. Another one is tried, or this one again.
+    """The provider did not accept the message. Another one is tried, or this one again.
 
-    `after_s` is the time that the provider asks to be left alone.
+    `after_s` is the wait that the provider asks for.
     """
 
     after_s: float | None = None
@@ -120,7 +120,7 @@ class NotTried(Retry, frozen=True, kw_only=True):
     """No attempt was made: the circuit is open, a cap is reached, or all slots are taken."""
 
 
-# The codes of what was not tried although nothing is wrong: its turn will come.
+# The codes of attempts that were not made although nothing is wrong: they are made later.
 BUSY, DAILY_CAP, ASKED_TO_WAIT = "busy", "daily_cap", "told_to_wait"
 WAITING_CODES = frozenset({BUSY, DAILY_CAP, ASKED_TO_WAIT})
 

@@ -1,4 +1,4 @@
-"""Which IP addresses are private, reserved or special: no URL of an app may lead to them."""
+"""Which IP addresses are private, reserved or special: no URL of an app may resolve to them."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class PushContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a push says, before it is written in the format of a push service."""
+    """The content of a push, before it is put into the format of a push service."""
 
     notification_id: str = ""  # a message to a topic is part of none
     event_id: str
@@ -85,7 +85,7 @@ def build_push_payload(message: OutgoingMessage, limit: int = PAYLOAD_LIMIT_BYTE
 
 
 def build_topic_payload(event: Event, category: str) -> bytes:
-    """Return the payload of a message to a topic: what was published, as far as it fits."""
+    """Return the payload of a topic message: the publication, shortened to fit."""
     data = event.content.data
     content = PushContent(
         event_id=event.id,
@@ -109,7 +109,7 @@ def apns_priority(priority: Priority) -> int:
 def collapse_id(message: OutgoingMessage) -> str | None:
     """Return an id for pushes that replace each other; None if this one replaces none.
 
-    A hash: the key of an app may be longer than the 64 bytes of APNs, and is nobody else's affair.
+    A hash: an app's key may be longer than the 64 bytes of APNs, and should not be disclosed.
     """
     notification = message.notification
     key = notification.content.collapse_key

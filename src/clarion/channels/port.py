@@ -76,7 +76,7 @@ class Sender(Protocol):
         """Make one attempt to deliver, and return its outcome."""
 
     async def close(self) -> None:
-        """Close the connections; attempts under way may fail."""
+        """Close the connections; attempts in progress may fail."""
 
 
 class AppChannels(Protocol):
@@ -91,7 +91,7 @@ class AppChannels(Protocol):
         """The platforms of devices that push reaches."""
 
     def find_addresses(self, channel: Channel, type_name: str, user: User) -> tuple[Address, ...]:
-        """Return where messages of a type to a user go on a channel without devices."""
+        """Return the addresses of a user for messages of a type, on a channel without devices."""
 
     async def send(
         self, channel: Channel, message: OutgoingMessage, only: str | None = None

@@ -50,7 +50,7 @@ async def post(
 
 
 def clean_text(text: str, *hidden: str) -> str:
-    """Return a text of a provider as it may be stored: without what is hidden, and not too long."""
+    """Return a provider's text for storing: shortened, and without hidden parts."""
     for each in filter(None, hidden):
         text = text.replace(each, "…")
     if len(text) <= TEXT_LIMIT and text.isprintable():
@@ -61,9 +61,9 @@ def clean_text(text: str, *hidden: str) -> str:
 
 
 def find_url_faults(field: str, url: str, *, has_path: bool = False) -> Iterator[FieldFault]:
-    """Yield a fault unless a URL can be called with credentials, and has no more than it may have.
+    """Yield a fault unless a URL can be called with credentials and has only permitted parts.
 
-    Which private networks are allowed only the guard of targets knows: see `Kind.list_urls`.
+    Only the guard of targets knows the allowed private networks: see `Kind.list_urls`.
     """
     try:
         check_url(url, EVERY_NETWORK)

@@ -1,4 +1,4 @@
-"""Secrets that a provider repeats in its answer: taken out before the answer is stored or shown."""
+"""Removes secrets that a provider repeats in its answer, before the answer is stored or shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def conceal(outcome: T, secrets: Iterable[str]) -> T:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    """Yield a secret as it is, and as a part of base64, which depends on what is before it."""
+    """Yield a secret in plain text and as a part of base64, for each possible offset."""
     yield secret
     for shift in range(3):
         text = base64.b64encode(b"x" * shift + secret.encode(errors="replace")).decode()

@@ -87,10 +87,10 @@ class Route:
         if not breaker.allows(clock.monotonic()):
             breaker.waited += 1
             wait_s = breaker.wait_s(clock.monotonic())
-            return _skip("circuit_open", "the provider failed often; it is left alone", wait_s)
+            return _skip("circuit_open", "the provider failed often; it is paused", wait_s)
         if not await self._take_slot():
             breaker.cancel()
-            return _skip(BUSY, f"{self.provider.concurrency} attempts are under way", 1.0)
+            return _skip(BUSY, f"{self.provider.concurrency} attempts are running", 1.0)
         try:
             return await self._take_daily() or await self._send(message, breaker)
         finally:
@@ -259,7 +259,7 @@ def _skip(code: str, message: str, after_s: float) -> NotTried:
 
 
 async def close_all(routes: list[Route]) -> None:
-    """Close routes; one that fails does not keep the others open."""
+    """Close routes; if closing one fails, the others are still closed."""
     for each in routes:
         with contextlib.suppress(Exception):
             await each.close()

@@ -220,5 +220,5 @@ def _all(app: RoutedChannels) -> list[Route]:
 
 
 def _key(provider: Provider) -> tuple[str, str, int]:
-    """Return what a route depends on: a provider that was changed gets a new one."""
+    """Return the values that a route depends on: a changed provider gets a new route."""
     return provider.channel.value, provider.name, provider.updated_at

@@ -67,7 +67,7 @@ _PLAIN = "With `security` none, `host` must be in a private network that the ope
 _NO_MAILBOX = "must be an email address, like ana@example.com or Ana <ana@example.com>"
 
 ANSWERS = AnswerTable(
-    Answer("250", Action.DELIVERED, "The server has taken the message."),
+    Answer("250", Action.DELIVERED, "The server accepted the message."),
     Answer("421", Action.RETRY, "The server closes the connection."),
     Answer("450", Action.RETRY, "The mailbox is not available now, or greylisting."),
     Answer("451", Action.RETRY, "The server has a fault."),
@@ -210,7 +210,7 @@ class SmtpSender:
         return client
 
     async def _connect(self) -> socket.socket:
-        """Connect to the address that was checked: a second look-up could lead elsewhere."""
+        """Connect to the checked address: a second look-up could return another one."""
         host, port = self._settings.host, self._settings.port or _PORTS[self._settings.security]
         try:
             address = await self._context.http.targets.resolve_host(host)

@@ -24,7 +24,7 @@ class SmtpConnection:
     client: SMTP
     messages: int = 0
     idle_since: float = 0.0
-    is_clean: bool = True  # no message is under way
+    is_clean: bool = True  # no message is in progress
     is_refused: bool = False  # the server refused the last message in the middle: RSET is needed
 
     @property
@@ -40,7 +40,7 @@ class SmtpConnection:
 
 
 class SmtpConnections:
-    """At most as many connections as attempts may be under way."""
+    """A pool with at most one connection for each concurrent attempt."""
 
     def __init__(
         self, open_client: Callable[[], Awaitable[SMTP]], limit: int, *, idle_s: float = IDLE_S
@@ -54,9 +54,9 @@ class SmtpConnections:
 
     @contextlib.asynccontextmanager
     async def lend(self, *, is_new: bool = False) -> AsyncIterator[SmtpConnection]:
-        """Lend a connection for one message; with `is_new`, one that was not used before.
+        """Lend a connection for one message; with `is_new`, a fresh one.
 
-        It is kept for the next one, unless the message failed in the middle.
+        It is kept for the next message, unless this one failed in the middle.
         """
         async with self._slots:
             connection = (None if is_new else self._take()) or SmtpConnection(await self._open())
@@ -67,7 +67,7 @@ class SmtpConnections:
                 self._put(connection)
 
     def close(self) -> None:
-        """Close what is idle; what is lent is closed when it comes back."""
+        """Close idle connections; those that are lent are closed when they are returned."""
         self._is_closed = True
         if self._timer:
             self._timer.cancel()

@@ -1,8 +1,8 @@
 """Which addresses on the network Clarion may be made to call: the guard against SSRF.
 
 A URL that an app or a user sets must not lead to this machine or its private network. The name is
-resolved once, every address is checked, and the connection goes to an address that was checked:
-a name server that answers differently the second time gains nothing.
+resolved once, every address is checked, and the connection goes to a checked address: a name server
+that answers differently the second time has no effect.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TargetRefused(ClarionError):
 
 
 class Location(NamedTuple):
-    """What a URL says about the server."""
+    """The parts of a URL that identify the server."""
 
     scheme: str
     host: str
@@ -82,7 +82,7 @@ class Location(NamedTuple):
 
 
 class HttpTarget(NamedTuple):
-    """Where a URL leads: the connection goes to `address`, with the name for TLS and the host."""
+    """A checked target: the connection goes to `address`; the other values are for TLS and HTTP."""
 
     scheme: str
     host: str
@@ -110,8 +110,8 @@ def resolve_by_system(host: str) -> tuple[str, ...]:
 class Targets:
     """Resolves URLs, and refuses those that lead to a private or special address.
 
-    `allowed` are networks of the operator's own that may be called all the same. The addresses of
-    a name are used for `valid_s`.
+    `allowed` are private networks that the operator allows. The addresses of a name are cached for
+    `valid_s`.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Targets:
         return check_url(url, self.allowed)
 
     async def resolve(self, url: str) -> tuple[HttpTarget, ...]:
-        """Return where a URL leads, one target for each address, the best first.
+        """Return the targets of a URL, one for each address, the best first.
 
         `TargetRefused` if Clarion must not call it: because of its form, or because one of its
         addresses is private. `OSError` or `TimeoutError` if its name cannot be resolved.
@@ -212,7 +212,7 @@ class Targets:
 def check_url(url: str, allowed: tuple[Network, ...] = ()) -> str:
     """Return the URL; `ValueError` with the reason if it can never be called.
 
-    Its name is not resolved: whether that leads to a private address is checked at each use.
+    The name is not resolved here: at each use, its addresses are checked.
     """
     host = _split_untrusted(url).host
     literal = _read_literal(host)

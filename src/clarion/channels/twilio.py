@@ -153,7 +153,7 @@ class TwilioSender:
         return await self._post(headers, self._encode(message), segments)
 
     async def verify(self) -> Verified | Outcome:
-        """Ask for a message to nobody: the account and its token are checked first."""
+        """Request a message without a recipient: Twilio checks the account and its token first."""
         form = urlencode({self._sender[0]: self._sender[1], "Body": "test"})
         outcome = await self._post(self._headers, form.encode(), count_segments("test"))
         is_known = isinstance(outcome, Rejected) and outcome.error_code == NO_RECIPIENT

@@ -1,4 +1,4 @@
-"""Reports of Twilio on what became of messages: verified by their signature, outside `/v1/`.
+"""Reports from Twilio on the outcome of messages: verified by their signature, outside `/v1/`.
 
 The path names the app, the provider and the notification; the signature covers it. Twilio signs no
 time. So a report counts only while a delivery is queued or sent, and for some days after its last
@@ -55,7 +55,7 @@ class TwilioCallbacks:
         self.prefixes = {CALLBACKS_PREFIX: self.answer}
 
     async def answer(self, request: Request) -> Response:
-        """Verify a report and record it; 403 if its signature is wrong, 404 if it is for nobody."""
+        """Verify a report and record it; 403 for a wrong signature, 404 for an unknown provider."""
         if request.scope["method"] != "POST":
             raise MethodNotAllowed(["POST"])
         app_id, name, notification_id = _read_path(request.scope["path"])

@@ -185,7 +185,7 @@ def make_payload(message: OutgoingMessage) -> bytes:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return a text that takes no more bytes than this in JSON; what is cut ends with `…`."""
+    """Return a text that takes at most this many bytes in JSON; a shortened one ends with `…`."""
     if _size_of(text) <= limit:
         return text
     kept = text[:limit]
@@ -237,7 +237,7 @@ def _describe(_settings: WebPushSettings, secrets: WebPushSecrets) -> dict[str, 
 
 
 def _find_origin(address: Address) -> str:
-    """Return the push service of a device: one that fails says nothing about the others."""
+    """Return the push service of a device, since the failure of one says nothing about others."""
     try:
         return origin_of(read_subscription(address.value).endpoint)
     except ValueError:

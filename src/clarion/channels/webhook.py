@@ -39,7 +39,7 @@ _REPLY_LIMIT_BYTES = 4096
 
 ANSWERS = AnswerTable(
     Answer("2xx", Action.DELIVERED, "The endpoint took the message."),
-    Answer("410", Action.GONE, "The endpoint is gone, and wants no more messages."),
+    Answer("410", Action.GONE, "The endpoint is gone."),
     Answer("429", Action.RETRY, "Too many messages; after `Retry-After`, if given."),
     Answer("503", Action.RETRY, "Not available; after `Retry-After`, if given."),
     Answer("3xx", Action.RETRY, "Redirects are not followed."),

@@ -54,7 +54,7 @@ async def create(
     json: Switch = False,
     **settings: SettingFlags,
 ) -> None:
-    """Create an administrator, and print the link with which they set their password.
+    """Create an administrator, and print the link for setting the password.
 
     The link can be used once, within 24 hours.
 
@@ -125,7 +125,7 @@ async def reset(
 
 @admin.command
 async def disable(username: str, /, *, json: Switch = False, **settings: SettingFlags) -> None:
-    """Let an administrator sign in no more, end all sessions and revoke all admin API keys."""
+    """Block the sign-in of an administrator, end all sessions and revoke all admin API keys."""
     done = await _edit(
         settings, username, lambda each, now: replace(each, disabled_at=each.disabled_at or now)
     )
@@ -134,7 +134,7 @@ async def disable(username: str, /, *, json: Switch = False, **settings: Setting
 
 @admin.command
 async def enable(username: str, /, *, json: Switch = False, **settings: SettingFlags) -> None:
-    """Let an administrator who was disabled sign in again."""
+    """Let a disabled administrator sign in again."""
     done = await _edit(settings, username, lambda each, _: replace(each, disabled_at=None))
     print_result(_show(done), f"Enabled {username}.", json=json)
 

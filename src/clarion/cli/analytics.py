@@ -54,9 +54,9 @@ def analytics(
     metric
         What is counted.
     interval
-        The time of each row.
+        The length of each row: minute, hour or day.
     by
-        By what the counts are divided, like channel,outcome.
+        Group the counts by these fields, like channel,outcome.
     last
         How many minutes, hours or days.
     json

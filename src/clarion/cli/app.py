@@ -40,7 +40,7 @@ async def create(
     Parameters
     ----------
     origin
-        An origin of web pages whose streams and sockets are accepted; may be repeated.
+        An origin of web pages that may open streams and sockets; may be repeated.
     json
         Has no effect: the output is always JSON.
 
@@ -114,7 +114,7 @@ async def rename(app_id: str, name: str, /, **settings: SettingFlags) -> None:
 
 @app.command
 async def origins(app_id: str, /, *origin: str, **settings: SettingFlags) -> None:
-    """Set the origins of web pages whose streams and sockets are accepted; none if none is given.
+    """Set the origins of web pages that may open streams and sockets; without origins, none may.
 
     An origin is like https://app.example.com; * means all. Running servers know it within two
     seconds.
@@ -128,7 +128,7 @@ async def origins(app_id: str, /, *origin: str, **settings: SettingFlags) -> Non
 async def limits(
     app_id: str, user_per_hour: str, category_per_hour: str, /, **settings: SettingFlags
 ) -> None:
-    """Set how many notifications a user gets in an hour, in all and of each category.
+    """Set how many notifications a user gets in an hour, in total and per category.
 
     More are held. 0 means no limit; `default` means that of the installation, which the settings
     --user-per-hour and --category-per-hour have. Running servers know it within two seconds.

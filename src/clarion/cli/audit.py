@@ -64,18 +64,18 @@ async def list_entries(
     json: Switch = False,
     **settings: SettingFlags,
 ) -> None:
-    """List the newest entries: time, number, action, result, actor, app, what it is about.
+    """List the newest entries: time, number, action, result, actor, app and subject.
 
     Parameters
     ----------
     app_id
-        Of this app only; needed for --user.
+        Only entries of this app; needed for --user.
     action
-        Of this action only, like key.create.
+        Only entries with this action, like key.create.
     actor
-        Of this API key, administrator or account only.
+        Only entries of this API key, administrator or account.
     user
-        About this user only.
+        Only entries about this user.
     since
         A time (RFC 3339).
     until
@@ -103,7 +103,7 @@ async def list_entries(
 
 @app.command
 async def export(*, after: int = 0, **settings: SettingFlags) -> None:
-    """Print all entries as lines of JSON, in their order, as they are in the file.
+    """Print all entries as lines of JSON, in order, in the format of the file.
 
     Parameters
     ----------

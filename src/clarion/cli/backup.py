@@ -48,9 +48,9 @@ async def backup(
         time.
     with_keys
         Add master.key, first-run.json, tls and provider-keys, encrypted with a passphrase. Without
-        it, back them up apart.
+        it, back them up separately.
     passphrase_file
-        A file with the passphrase. Default: it is asked for.
+        A file with the passphrase. Default: the command asks for it.
 
     """
     loaded, began = load_settings(settings), time.monotonic()
@@ -111,7 +111,7 @@ def _check_exists(database: str) -> None:
 
 
 async def _back_up_sqlite(database: str, archive: ArchiveWriter, path: Path) -> Manifest:
-    # Before the copy begins: what was committed by then is in it.
+    # Before the copy begins: it includes everything committed by then.
     as_of = SystemClock().now()
     with (
         show_progress("Copying", "Checking and packing") as (copying, packing),
@@ -161,4 +161,4 @@ def _report(manifest: Manifest, path: Path, seconds: float) -> None:
     if KEYS in manifest.members:
         print("It has master.key and the other keys, encrypted with the passphrase.")
     else:
-        print("It does not have master.key. Back that up apart: nobody can make it again.")
+        print("It does not have master.key. Back that up separately: it cannot be created again.")

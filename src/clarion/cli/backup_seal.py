@@ -1,7 +1,7 @@
-"""The seal of a backup: an HMAC of its manifest, with a key that is made from the master key.
+"""The seal of a backup: an HMAC of its manifest, with a key derived from the master key.
 
-The manifest has the size and the checksum of each member. So nobody can change a backup, or make
-one, without the master key.
+The manifest has the size and the checksum of each member. So nobody can change or create a backup
+without the master key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`clarion doctor`: check everything a server needs, and say how to fix what is wrong."""
+"""`clarion doctor`: check everything a server needs, and say how to fix each fault."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _DATABASE_FIRST = "Do first what the line `database` says."
 
 
 class _NotChecked(Exception):
-    """A check needs something that is not there."""
+    """A check cannot run, because something it needs is missing."""
 
 
 async def doctor(**settings: SettingFlags) -> int:

@@ -1,7 +1,7 @@
-"""Erases and deletes again what a restored backup brought back, by audit logs that are newer.
+"""Erases and deletes again the users that a restored backup brought back, using newer audit logs.
 
-The log names users by pseudonyms, which the master key makes. So the users of the restored database
-are gone through, and those whose pseudonym was deleted since are deleted again.
+The log names users by pseudonyms, made with the master key. So this computes the pseudonym of every
+user in the restored database, and deletes those that the log shows as deleted since.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class Replayed:
 
 
 async def replay(*audit_log: Path, **settings: SettingFlags) -> None:
-    """Erase and delete again who was erased or deleted after a backup that was restored.
+    """Erase and delete again the users who were erased or deleted after a restored backup.
 
     Parameters
     ----------
     audit_log
-        Audit logs that go on after the backup.
+        Audit logs with entries from after the backup.
 
     """
     loaded = load_settings(settings)
     if not audit_log:
-        raise StartError("Name an audit log that goes on after the backup.")
+        raise StartError("Name an audit log with entries from after the backup.")
     if missing := [each for each in audit_log if not each.is_file()]:
         raise StartError(f"There is no file {missing[0]}.")
     async with open_stores(loaded) as stores:
@@ -144,4 +144,4 @@ async def _list_ids(stores: Stores, app_id: str) -> AsyncIterator[str]:
 
 
 async def _ignore(_app_id: str, _user_id: str) -> None:
-    """Nobody is connected to a database that was just restored."""
+    """Do nothing: no client is connected to a database that was just restored."""

@@ -46,9 +46,9 @@ def read_error(error: ClarionError, otherwise: str) -> Finding:
 
 
 def print_findings(findings: Mapping[str, Finding]) -> None:
-    """Print a line for each check, below it what to do, and at the end how many are not in order.
+    """Print a line for each check with what to do below it, and at the end the number of faults.
 
-    What is piped to another program is not wrapped.
+    Output that is piped to another program is not wrapped.
     """
     width = shutil.get_terminal_size((0, 0)).columns
     for what, (state, detail, steps) in findings.items():

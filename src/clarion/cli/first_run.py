@@ -48,7 +48,7 @@ class Urls(msgspec.Struct):
 
 
 class KeysDatabase(msgspec.Struct):
-    """The database that keys are for: its id, and what a person calls it."""
+    """The database that keys are for: its id and its readable name."""
 
     id: str
     name: str

@@ -19,7 +19,7 @@ Switch = Annotated[bool, Parameter(negative="")]
 
 
 def read_text(path: Path | None) -> str | None:
-    """Return what is in a file that a flag names, without the line break at its end."""
+    """Return the content of a file that a flag names, without the line break at its end."""
     if path is None:
         return None
     try:

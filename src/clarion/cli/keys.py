@@ -34,7 +34,7 @@ _PAGE = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(Generic[K]):
-    """What is done with one kind of keys, and how they are shown."""
+    """The operations on one kind of keys, and how they are shown."""
 
     list: Callable[[Stores, str], Awaitable[Sequence[K]]]
     revoke: Callable[[Stores, str, str], Awaitable[K]]
@@ -95,7 +95,7 @@ async def rotate_key(
     json: Switch = False,
     **settings: SettingFlags,
 ) -> None:
-    """Create a key like another and print it. The old one expires when the overlap ends.
+    """Create a successor of a key and print it. The old key expires when the overlap ends.
 
     Parameters
     ----------
@@ -141,11 +141,11 @@ async def create_user_key(
     algorithm
         HS256 (a shared secret), ES256 or EdDSA (a public key). Default: HS256.
     kid
-        The name of the key. One is made if it is left out.
+        The name of the key. Default: a new one is created.
     public_key
         A file with the public key (PEM), for ES256 and EdDSA.
     secret
-        A file with a secret of at least 32 bytes, for HS256. One is made if it is left out.
+        A file with a secret of at least 32 bytes, for HS256. Default: a new one is created.
     json
         Print the key as the API shows it.
 
@@ -182,11 +182,11 @@ async def rotate_user_key(
     overlap_s
         Seconds the old key stays valid, at most 30 days. Default: a day.
     new_kid
-        The name of the new key. One is made if it is left out.
+        The name of the new key. Default: a new one is created.
     public_key
         A file with the new public key (PEM), for ES256 and EdDSA.
     secret
-        A file with a new secret of at least 32 bytes, for HS256. One is made if it is left out.
+        A file with a new secret of at least 32 bytes, for HS256. Default: one is created.
     json
         Print the new key as the API shows it.
 
@@ -214,12 +214,12 @@ async def create_provider_key(
     json: Switch = False,
     **settings: SettingFlags,
 ) -> None:
-    """Add a provider key. Without a public key a pair is made and saved as a .p8 file.
+    """Add a provider key. Without a public key, a pair is created and saved as a .p8 file.
 
     Parameters
     ----------
     key_id
-        Ten capital letters and digits. One is made if it is left out.
+        Ten capital letters and digits. Default: a new one is created.
     public_key
         A file with the public key (PEM, on the curve P-256).
     json
@@ -253,7 +253,7 @@ async def rotate_provider_key(
     overlap_s
         Seconds the old key stays valid, at most 30 days. Default: a day.
     new_key_id
-        The id of the new key. One is made if it is left out.
+        The id of the new key. Default: a new one is created.
     public_key
         A file with the new public key (PEM, on the curve P-256).
     json

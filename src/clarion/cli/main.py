@@ -32,19 +32,18 @@ _COMMANDS = {
     "serve": ("serve:serve", "Start the server."),
     "init": (
         "init:init",
-        "Create the data directory, the demo app, keys, certificates, and a link with which the "
-        "first administrator is made. If they already exist, nothing changes. " + _TAKES_SETTINGS,
+        "Create the data directory, the demo app, keys, certificates, and a link for creating the "
+        "first administrator. If they already exist, nothing changes. " + _TAKES_SETTINGS,
     ),
     "migrate": (
         "migrate:migrate",
-        "Apply missing database migrations. What nodes of an earlier release cannot live with "
-        "waits until none is connected; with --after it is an error if one is. " + _TAKES_DATABASE,
+        "Apply missing database migrations. Those that would break nodes of an earlier release "
+        "wait until none is connected; with --after it is an error if one is. " + _TAKES_DATABASE,
     ),
     "migrate-data": (
         "migrate_data:migrate_data",
         "Copy everything from SQLite into an empty PostgreSQL database, and verify it. Stop the "
-        "server first. If it is interrupted, run it again: it goes on where it was. "
-        + _TAKES_SETTINGS,
+        "server first. If interrupted, run it again: it continues. " + _TAKES_SETTINGS,
     ),
     "doctor": (
         "doctor:doctor",
@@ -58,7 +57,7 @@ _COMMANDS = {
     ),
     "restore": (
         "restore:restore",
-        "Restore a backup into a data directory or database where nothing is. " + _TAKES_DATABASE,
+        "Restore a backup into an empty data directory or database. " + _TAKES_DATABASE,
     ),
     "env": (
         "env:env",
@@ -81,8 +80,8 @@ _COMMANDS = {
     "audit": ("audit:app", "Verify, list and export the audit log."),
     "demo": (
         "demo.command:demo",
-        "Fill an app of its own with people, devices and events, and let things happen there "
-        "until Ctrl-C. --remove deletes it. Needs a running server. " + _TAKES_SETTINGS,
+        "Fill its own app with users, devices and events, and keep sending events until Ctrl-C. "
+        "--remove deletes the app. Needs a running server. " + _TAKES_SETTINGS,
     ),
     "analytics": (
         "analytics:analytics",
@@ -96,8 +95,8 @@ _COMMANDS = {
     ),
     "publish": (
         "publish:publish",
-        "Send a text to the devices and the people that follow a topic. Prints the ids of the "
-        "message and of the event. " + _TAKES_SETTINGS,
+        "Send a text to the devices and users of a topic. Prints the ids of the message and of the "
+        "event. " + _TAKES_SETTINGS,
     ),
 }
 

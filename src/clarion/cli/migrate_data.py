@@ -40,7 +40,7 @@ async def migrate_data(
 ) -> None:
     """Copy everything from SQLite into an empty PostgreSQL database, and verify it.
 
-    Stop the server first. If the command is interrupted, run it again: it goes on where it was.
+    Stop the server first. If the command is interrupted, run it again: it continues there.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _show(source: Source) -> Iterator[Watch]:
 
 
 class _Lines:
-    """What is printed of the progress."""
+    """The printed progress."""
 
     def __init__(self, bars: Progress, total: int, *, is_plain: bool) -> None:
         self._bars = bars
@@ -137,7 +137,7 @@ class _Lines:
         self._print(f"verified {self._verified:,} of {self._total:,} rows, {table.name}")
 
     def note_restart(self) -> None:
-        print("The SQLite database was used since the last run: everything is copied anew.")
+        print("The SQLite database was used since the last run: everything is copied again.")
 
     def _print(self, line: str) -> None:
         now = time.monotonic()

@@ -23,7 +23,7 @@ def read_passphrase(path: Path | None, *, is_new: bool) -> str:
 
 def _ask(*, is_new: bool) -> str:
     if not sys.stdin.isatty():
-        raise StartError("Nobody can type a passphrase here: give --passphrase-file FILE.")
+        raise StartError("This is not a terminal: give --passphrase-file FILE.")
     given = getpass.getpass("Passphrase of the keys: ")
     if is_new and getpass.getpass("The same again: ") != given:
         raise CommandFailed("These are two different passphrases.")

@@ -23,7 +23,7 @@ def print_json(value: object) -> None:
 
 
 def print_result(value: object, text: str, *, json: bool) -> None:
-    """Print what a command has done: an object as JSON, or in words."""
+    """Print the result of a command: an object as JSON, or in words."""
     print_json(value) if json else print(text)
 
 

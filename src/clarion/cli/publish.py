@@ -1,4 +1,4 @@
-"""`clarion publish`: send a text to the devices and the people that follow a topic."""
+"""`clarion publish`: send a text to the devices and users of a topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clarion.cli.remote_server import ApiOptions, connect_api
 from clarion.cli.server_connection import path_part
 from clarion.errors import StartError
 
-# More than the server takes: it says what is too long.
+# More than the server accepts: it says what is too long.
 _READ_LIMIT_BYTES = 65_536
 
 
@@ -29,7 +29,7 @@ class PublishOptions:
     priority
         1 to 5, or min, low, default, high, max or urgent.
     tags
-        Tags with commas between them. Those that name an emoji, like tada, are shown as one.
+        Tags, separated by commas. Names of emoji, like tada, are shown as emoji.
     click
         The link that opens when the notification is clicked.
 
@@ -61,7 +61,7 @@ def publish(
     topic
         The name of the topic, which is created if it does not exist.
     message
-        The text. Default: what comes from standard input.
+        The text. Default: standard input.
 
     """
     options = options or PublishOptions()

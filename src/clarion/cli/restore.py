@@ -54,10 +54,11 @@ async def restore(
     with_keys
         Restore the keys of the backup, too.
     passphrase_file
-        A file with their passphrase. Default: it is asked for.
+        A file with their passphrase. Default: the command asks for it.
     audit_log
-        An audit log that goes on after the backup: who was erased or deleted since is erased or
-        deleted again. Those in the data directory are used in any case. Can be repeated.
+        An audit log with entries from after the backup: users who were erased or deleted since
+        are erased or deleted again. Those in the data directory are used in any case. Can be
+        repeated.
     accept_unsealed
         Restore a backup whose seal is missing or cannot be verified.
 
@@ -102,7 +103,7 @@ def _open_keys(archive: Archive, passphrase_file: Path | None) -> dict[str, byte
 
 @contextlib.contextmanager
 def _claim(directory: DataDirectory, settings: Settings) -> Iterator[None]:
-    """Make sure that nobody uses the target, and that it has no database."""
+    """Make sure that no server uses the target, and that it has no database."""
     path = sqlite_path(settings.database_url)
     if path is None:
         yield
@@ -117,7 +118,7 @@ def _claim(directory: DataDirectory, settings: Settings) -> Iterator[None]:
 
 
 def _check_keys(directory: DataDirectory, manifest: Manifest, keys: dict[str, bytes]) -> None:
-    """Refuse a master key with which the secrets of the backup cannot be read."""
+    """Refuse a master key that cannot decrypt the secrets of the backup."""
     for name, content in keys.items():
         path = directory.path / name
         if path.exists() and path.read_bytes() != content:
@@ -191,7 +192,7 @@ async def _replay(directory: DataDirectory, settings: Settings, logs: Sequence[P
         return
     if not directory.master_key.exists():
         names = " ".join(map(str, logs))
-        print(f"Then erase again who was erased since: clarion user replay-erasures {names}")
+        print(f"Then erase again the users erased since: clarion user replay-erasures {names}")
         return
     async with open_stores(settings) as stores:
         print(await replay_erasures(stores, logs, settings.deleted_user_days))

@@ -1,4 +1,4 @@
-"""What a server does with its database before anything uses it."""
+"""What a server does with its database before it is used."""
 
 from __future__ import annotations
 

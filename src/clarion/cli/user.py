@@ -10,10 +10,10 @@ _COMMANDS = {
     "user_records:import": "Create or update the users of a CSV or JSON lines file.",
     "user_privacy:export": "Print everything that is stored about a user.",
     "user_privacy:delete": "Delete a user, who can be restored for 30 days.",
-    "user_privacy:restore": "Restore a user who was deleted.",
+    "user_privacy:restore": "Restore a deleted user.",
     "user_privacy:erase": "Erase everything about a user now; it cannot be undone.",
-    "erasure_replay:replay": "Erase and delete again who was, by an audit log newer than a backup.",
-    "user_token:token": "Sign a user token, to try things out.",
+    "erasure_replay:replay": "After a restore: erase and delete again, by a newer audit log.",
+    "user_token:token": "Sign a user token for development.",
 }
 # A module cannot have a function with the name of a keyword.
 _FUNCTIONS = {"import": "import_users"}

@@ -50,7 +50,7 @@ class FileFormat(StrEnum):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a line. `field` is empty if it is the line as a whole."""
+    """A fault of a line. `field` is empty if the line as a whole is invalid."""
 
     line: int
     field: str

@@ -77,7 +77,7 @@ def erase(
     server: ApiOptions | None = None,
     **settings: SettingFlags,
 ) -> None:
-    """Erase everything about a user, for ever, and print the receipt.
+    """Erase everything about a user, forever, and print the receipt.
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ def export(
     user_id
         The id of the user.
     file
-        Where it is written. Default: standard output.
+        The file to write. Default: standard output.
     deleted
-        Also if the user was deleted.
+        Include deleted users.
 
     """
     path = f"{_path(user_id)}/export" + ("?deleted=true" if deleted else "")
@@ -149,6 +149,6 @@ def _path(user_id: str) -> str:
 
 def _confirm(user_id: str) -> None:
     if not sys.stdin.isatty():
-        raise StartError("Nobody can confirm this here: give --yes.")
+        raise StartError("This is not a terminal: to confirm, give --yes.")
     if input(f"Type {user_id} to erase everything about this user: ") != user_id:
         raise CommandFailed("Nothing was erased.")

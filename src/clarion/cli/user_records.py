@@ -41,7 +41,7 @@ class UserOptions:
     name
         The name.
     email
-        The e-mail address; unique within the app.
+        The email address; unique within the app.
     phone
         The phone number with its country code.
     language
@@ -104,7 +104,7 @@ def import_users(
     server: ApiOptions | None = None,
     **settings: SettingFlags,
 ) -> int:
-    """Create or update the users of a file. Importing a file again changes nothing more.
+    """Create or update the users of a file. Importing a file again changes nothing.
 
     Parameters
     ----------
@@ -112,9 +112,9 @@ def import_users(
         A CSV file whose first line names the columns, or a file with a JSON object on each line.
         Default: standard input.
     format
-        csv or jsonl. Default: by the ending of the name.
+        csv or jsonl. Default: from the file extension.
     from_line
-        Begin with this line: go on where an import was interrupted.
+        Start at this line, to continue an interrupted import.
     json
         Print the summary as JSON.
 
@@ -132,12 +132,12 @@ def import_users(
 
 @contextmanager
 def _advise(summary: Summary) -> Iterator[None]:
-    """Say how to go on if an import fails in the middle."""
+    """Say how to continue if an import fails in the middle."""
     try:
         yield
     except (CommandFailed, StartError, KeyboardInterrupt) as error:
         done = f"Imported {count(summary.created + summary.updated, 'user')}."
-        advice = f"{done} Go on with --from-line {summary.next_line}."
+        advice = f"{done} Continue with --from-line {summary.next_line}."
         if isinstance(error, KeyboardInterrupt):
             print(f"clarion: {advice}", file=sys.stderr)
             raise
@@ -159,7 +159,7 @@ def _open(file: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress(source: BinaryIO) -> Iterator[Callable[[], None]]:
-    """Show a bar on a terminal; yield what is called when there is progress."""
+    """Show a bar on a terminal; yield the function to call when there is progress."""
     if not (sys.stderr.isatty() and source.seekable()):
         yield lambda: None
         return

@@ -1,4 +1,4 @@
-"""`clarion user token`: sign a user token, to try things out."""
+"""`clarion user token`: sign a user token for development."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def rotate(**settings: SettingFlags) -> None:
                         directory, engine, loaded.database_url, clock, on_progress
                     )
     print(f"All secrets are encrypted with the key {new.hex()}.")
-    print("Back up master.key, apart from the database.")
+    print("Back up master.key, separately from the database.")
     if not sqlite_path(loaded.database_url):
         print("Copy master.key to the data directory of every other node.")
 

@@ -1,4 +1,4 @@
-"""`clarion version`: what is installed, for reports of faults."""
+"""`clarion version`: the installed version, for bug reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clarion.cli.printing import print_result
 
 
 class _Build(msgspec.Struct):
-    """What a wheel says about itself: `tools/build_hook.py` writes it."""
+    """The build information of a wheel, written by `tools/build_hook.py`."""
 
     commit: str
 

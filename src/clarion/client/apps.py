@@ -92,7 +92,7 @@ class AsyncClarion(HttpClient):
         )
 
     async def get_event(self, event_id: str) -> dict[str, Any]:
-        """Return an event, and what has become of it so far."""
+        """Return an event with its current status."""
         return await self._get(f"/v1/events/{_quote(event_id)}")
 
     async def cancel_event(self, event_id: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ T = TypeVar("T")
 async def end_if_cancelled(operation: Awaitable[T]) -> T:
     """Wait for an operation, and raise `CancelledError` if the task was cancelled meanwhile.
 
-    An operation of pyreqwest that has its result in that moment returns it, and the cancellation
-    would be lost: a loop would go on for ever.
+    An operation of pyreqwest that gets its result at that moment returns it, and the cancellation
+    would be lost: a loop would never end.
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - an operation runs in a task

@@ -50,7 +50,7 @@ class ApiError(Exception):
 
 
 class NotReached(Exception):
-    """There was no answer in time, also not to repeats. Whether the request arrived is unknown."""
+    """There was no answer in time, also not to retries. The request may have arrived."""
 
 
 class _Problem(msgspec.Struct):

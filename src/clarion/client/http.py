@@ -1,4 +1,4 @@
-"""Requests to a server: with credentials, and repeated while that can help and do no harm."""
+"""Requests to a server, with credentials, and with retries where these are safe and can help."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
 # The server sends something every 20 s: a stream that is silent for this long is broken.
 _SILENCE_S = 50.0
-# A longer event is not one of ours.
+# Clarion sends no longer event.
 _EVENT_LIMIT_BYTES = 1024 * 1024
 _CALLBACK_S = 1.0
 _SUCCESS_FROM = 200

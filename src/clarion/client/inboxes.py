@@ -102,8 +102,8 @@ class AsyncInbox(HttpClient):
     async def updates(self, *, after: int | None = None) -> AsyncIterator[Update]:
         """Yield every change of the inbox, until the token is refused.
 
-        The stream reconnects by itself and resumes after the last change, so that none is missed.
-        `after` is the `sequence` of a list that was loaded before.
+        The stream reconnects automatically and resumes after the last change, so that none is
+        missed. `after` is the `sequence` of a list that was loaded before.
         """
         last, failures = after, 0
         while True:

@@ -1,4 +1,4 @@
-"""What the API answers. Fields that a newer server adds are ignored."""
+"""The responses of the API. Fields that a newer server adds are ignored."""
 
 from __future__ import annotations
 

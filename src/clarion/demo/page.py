@@ -1,6 +1,6 @@
 """The page `/demo`: two users of the demo app in one window, each with a bell.
 
-It is served with `--demo`, to requests from this machine alone, and for the demo app alone.
+It is served with `--demo`, only to requests from this machine, and only for the demo app.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Arrivals:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits or is under way."""
+        """Whether no job is waiting or in progress."""
         return self._turns.is_idle
 
     async def accept(

@@ -37,7 +37,7 @@ class BatchView:
         return prepared if case is prepared.case else replace(prepared, case=case)
 
     def add(self, request: DecisionRequest, outcome: JobOutcome) -> None:
-        """Take in what an outcome will change."""
+        """Add the changes of an outcome."""
         if request.dedupe_id is not None and outcome.inbox_update is not None:
             self._counts[request.dedupe_id] = outcome.inbox_update.count
         elif request.dedupe_id is not None and outcome.dedupe_claim is not None:

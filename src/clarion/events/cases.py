@@ -29,7 +29,7 @@ _WITHOUT_ADDRESS = frozenset({Channel.IN_APP, Channel.PUSH})
 
 
 class DecisionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be decided: an event or notification for one user, on some channels."""
+    """A request for decisions: an event or notification for one user, on some channels."""
 
     app_id: str
     user_id: str
@@ -91,7 +91,7 @@ class PreparedCase(msgspec.Struct, frozen=True):
 
 
 class _Facts(NamedTuple):
-    """What was read for a whole batch."""
+    """The data that was read for a whole batch."""
 
     caps: FrequencyCaps
     channels: AppChannels

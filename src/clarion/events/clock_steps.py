@@ -1,8 +1,8 @@
-"""Moves the queue along when the clock of the machine is set. With SQLite, where one node works.
+"""Adjusts the queue when the clock of the machine is set. Only with SQLite, which has one node.
 
-A retry is planned by the time of day, which may be set by an hour. What waits for a number of
-seconds still waits for that number; what waits for a time of day, such as the end of quiet hours,
-goes by the new time.
+A retry is stored with a time of day, which may be set by an hour. Jobs that wait for a number of
+seconds still wait for that number; jobs that wait for a time of day, such as the end of quiet
+hours, use the new time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from clarion.events.port import Queue
 from clarion.telemetry.logs import get_logger
 
 EVERY_S = 0.5
-# By less, a clock is corrected all the time: then what waits may wait that much longer.
+# Smaller corrections of a clock are normal: then jobs may wait that much longer.
 STEP_MS = 1_000
 MOVED_AT_ONCE = 1_000
 
@@ -57,10 +57,10 @@ class ClockSteps:
             self._left.pop(0)
 
     def _plan(self, step_ms: int) -> list[_Move | int]:
-        """Return what is to be done: moves of jobs, and the step itself.
+        """Return the necessary actions: moves of jobs, and the step itself.
 
-        What is due stays due, and what waits is not due on the way: it is moved ahead before the
-        clock, or back after it.
+        Due jobs stay due, and waiting jobs never become due in between: they are moved ahead before
+        the clock, or back after it.
         """
         queue, now, most = self._queue, self._clock.now(), MOVED_AT_ONCE
         move_due = partial(queue.move_due, now=now, by_ms=step_ms, limit=most)

@@ -77,9 +77,9 @@ class Decider:
         return [*refused, *later]
 
     async def decide(self, some: Sequence[Undecided]) -> tuple[list[JobOutcome], list[Job]]:
-        """Return the outcomes, and the jobs that depend on one that is not written yet.
+        """Return the outcomes, and the jobs that depend on an outcome that is not written yet.
 
-        All are of one app.
+        All jobs are of one app.
         """
         now = self.ports.clock.now()
         requests = [make_request(event, job.user_id, entry, now) for job, event, entry in some]

@@ -26,10 +26,10 @@ from clarion.pacing import WorkSlices
 from clarion.telemetry.logs import event_id
 from clarion.telemetry.outages import log_failure
 
-# Attempts under way of one provider. An app may have as many as there is room left for others:
+# Attempts in progress of one provider. An app may have as many as there is room left for others:
 # alone it has half of them.
 IN_FLIGHT = 2_000
-# Fewer are started only if the app has nothing under way: each lane should have its share.
+# Fewer are started only if the app has nothing in progress: each lane should have its share.
 LEAST_ROOM = 32
 # For jobs without room: other workers of the pool have taken it since the claim.
 FULL_MS = 1_000
@@ -41,7 +41,7 @@ LOOK_AGAIN_MS = 86_400_000
 
 
 class Attempts:
-    """The attempts under way of one provider, and the apps that wait for room."""
+    """The running attempts of one pool, and the apps that wait for room in it."""
 
     def __init__(self, on_room: Callable[[str], None]) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
@@ -90,14 +90,14 @@ class Deliverer:
     sending: Sending
 
     async def handle(self, jobs: Sequence[Job]) -> None:
-        """Start to deliver jobs of one app and channel; the attempts go on after this returns."""
+        """Start to deliver jobs of one app and channel; attempts continue after this returns."""
         room = self.attempts[Channel(jobs[0].pool)].find_room(jobs[0].app_id)
         later = Reschedule(due_at=self.ports.clock.now() + FULL_MS)
         delayed = [JobOutcome(job=job, next=later) for job in jobs[room:]]
         await self.writer.write([*delayed, *await self._start(jobs[:room])])
 
     async def finish(self) -> None:
-        """Wait for the attempts under way, at most as long as one may take."""
+        """Wait for running attempts, at most as long as one may take."""
         if tasks := [task for each in self.attempts.values() for task in each.tasks]:
             await asyncio.wait(tasks, timeout=LONGEST_ATTEMPT_S)
 

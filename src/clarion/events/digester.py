@@ -1,4 +1,4 @@
-"""Sends what was collected for a digest as one message when the digest is due."""
+"""Sends the notifications collected for a digest as one message when the digest is due."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _is_collected(job: Job, delivery: Delivery) -> bool:
 async def digest(job: Job, parts: Sequence[WaitingNotification]) -> JobOutcome:
     """Return the outcome of a digest: the newest part is sent for all, the others join it.
 
-    Each part is decided by itself: one may be cancelled or expired while the others are sent. One
-    whose text cannot be rendered is sent apart, and fails there.
+    Each part is decided separately: one may be cancelled or expired while the others are sent. A
+    part whose text cannot be rendered is sent separately, and fails.
     """
     dues = [_find_due(part) for part in parts]
     if min(dues) > parts[0].prepared.request.now and len(parts) < DIGEST_LIMIT:
@@ -146,7 +146,7 @@ async def _find_lead(parts: Sequence[WaitingNotification], channel: Channel) -> 
 
 
 def _decide_apart(decision: Decision, now: int) -> Decision:
-    """Return the decision for a part that is sent by itself: the inbox has no job that sends."""
+    """Return the decision for a part that is sent separately; the inbox has no job that sends."""
     if decision.channel is not Channel.IN_APP:
         return decision
     return Decision(Channel.IN_APP, Hold(ReasonCode.JOINS_DIGEST, now), "digest")

@@ -56,7 +56,7 @@ class Expander:
         return bool(jobs)
 
     def resume(self, app_id: str) -> None:
-        """Go on with the audiences of an app that waited for its decisions, which are done now."""
+        """Continue with the audiences of an app that waited for its decisions, now done."""
         if app_id in self._paused:
             self._paused.discard(app_id)
             self.on_due(AUDIENCES, app_id)

@@ -15,10 +15,10 @@ from clarion.events.leases import Leases
 from clarion.events.model import Event, Job
 from clarion.events.turns import Turns
 
-# Events that come while so many wait are claimed from the store. An app may have as many as there
-# is room left for others: alone it has half of it.
+# Events that arrive while this many wait are claimed from the store. An app may have as many as are
+# left for others: alone it has half of them.
 LIMIT = 8_000
-# While so many events of an app wait, its requests wait too, but not for long: work that keeps up
+# While this many events of an app wait, its requests wait too, but not for long: work that keeps up
 # with the requests reads nothing again from the store.
 BUSY = 512
 BUSY_S = 0.5
@@ -73,7 +73,7 @@ class Handover:
             self._leases.hold(job)
 
     def take(self, app_id: str, count: int) -> list[Accepted]:
-        """Take the most urgent events of an app, at most so many. If more wait, it has a turn."""
+        """Take the most urgent events of an app, up to a limit; if more wait, it gets a turn."""
         taken: list[Accepted] = []
         lanes = self._apps.get(app_id, {})
         for lane in lanes.values():

@@ -55,8 +55,8 @@ class Intake:
     ) -> Event:
         """Return the event of a draft; `InvalidFields` names every fault of the draft.
 
-        `known` are the faults of parts that the draft is without; there is none if it cannot be
-        without one of them.
+        `known` are the faults of parts that were removed from the draft; the draft is None if one
+        of these is required.
         """
         if draft is None:
             raise InvalidFields(*known)
@@ -202,7 +202,7 @@ class Intake:
 async def find_segment(
     segments: Segments, app_id: str, name: str, faults: list[FieldFault]
 ) -> Segment | None:
-    """Return the segment of a recipient, or note that there is none."""
+    """Return the segment of a recipient, or add a fault if it does not exist."""
     segment = await segments.get(app_id, name)
     if segment is None:
         reason = f"there is no segment {name}; create it with PUT /v1/segments/{name}"

@@ -32,7 +32,7 @@ class Leases:
         self._renewed: dict[str, int] = {}
         # The latest claims of the held jobs; `due_at` is the end of the lease.
         self._claims: dict[str, Job] = {}
-        # When the claims under way began.
+        # When the claims in progress began.
         self._claiming: list[int] = []
 
     def __len__(self) -> int:
@@ -44,9 +44,9 @@ class Leases:
         self._claims.setdefault(job.id, job)
 
     def take(self, claimed: Iterable[Job]) -> list[Job]:
-        """Hold claimed jobs; return those that nobody in this process works on.
+        """Hold claimed jobs; return those that this process is not working on yet.
 
-        Of a job that has made progress, what is under way will be refused.
+        If a job has made progress since, the outcome of the running work will be refused.
         """
         new: list[Job] = []
         for job in claimed:
@@ -69,7 +69,7 @@ class Leases:
             self._claiming.remove(now)
 
     def find_oldest_claim(self, before: int) -> int:
-        """Return when the oldest claim under way began, if that was before a time, else that."""
+        """Return when the oldest running claim began, or this time if that is earlier."""
         return min((before, *self._claiming))
 
     def list_held(self) -> dict[str, list[str]]:

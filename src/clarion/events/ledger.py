@@ -1,8 +1,8 @@
 """The conservation ledger: everything that was accepted is finished, waiting or in progress.
 
 An event or delivery that is none of these is lost: it is open, and no job will ever end it. That
-must never happen, so it is looked for, in the background and a bounded part at a time: of each
-minute of the past after two minutes, after an hour and after a day.
+must never happen, so this searches for it in the background, a bounded part at a time: each minute
+of the past is checked after two minutes, after an hour and after a day.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOST_LIMIT = 100
 
 
 class LedgerCheck:
-    """Looks for what is lost, and looks again at what it found."""
+    """Searches for lost events and notifications, and checks again those it found."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -36,7 +36,7 @@ class LedgerCheck:
         return len(self._lost)
 
     async def step(self, now: int) -> int:
-        """Check what has come of age since the last time, at most a minute of each age."""
+        """Check the rows that reached an age since the last step, at most a minute of each age."""
         lost = {each for each in self._lost | self._suspects if await self._ledger.is_lost(each)}
         if new := lost - self._lost:
             get_logger().error("ledger_difference", lost=sorted(new), count=len(lost))

@@ -1,8 +1,8 @@
-"""Claims that this node made and lost, because the store failed meanwhile.
+"""Claims that this node made and lost, because the store failed in between.
 
-The answer to a claim can be lost, or that to a request whose event is stored with a claimed job; a
-worker may be unable to read what it needs for its jobs. Nobody works on them, and their leases
-would have to end first. They are due again as soon as the store has answered for a while.
+The answer to a claim can be lost, or the answer to a request whose event is stored with a claimed
+job; or a worker cannot read the data for its jobs. Then no worker has these jobs, and their leases
+would have to end first. Instead, they are due again as soon as the store has answered for a while.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from clarion.clock import Clock
 from clarion.events.leases import LEASE_MS, Leases
 from clarion.events.port import Queue
 
-# Since the last failure. What was under way then is settled by now.
+# Since the last failure. What was in progress then is settled by now.
 QUIET_MS = 3_000
 
 
 class LostClaims:
-    """Releases what this node has claimed and nobody in it works on."""
+    """Releases jobs that this node has claimed but is not working on."""
 
     def __init__(self, queue: Queue, leases: Leases, clock: Clock) -> None:
         self._queue = queue
@@ -25,11 +25,11 @@ class LostClaims:
         self._failed_at: int | None = None
 
     def note(self) -> None:
-        """Take note that the store failed: what was claimed before may be lost."""
+        """Note that the store failed: claims made before may be lost."""
         self._failed_at = self._clock.now()
 
     async def release(self) -> None:
-        """Make due what was lost, once the store has not failed for a while."""
+        """Make the lost claims due, once the store has not failed for a while."""
         failed_at, now = self._failed_at, self._clock.now()
         if failed_at is None or 0 <= now - failed_at < QUIET_MS:
             return

@@ -36,7 +36,7 @@ class PipelineMetrics(Collector):
         self._queue: Backlog | None = None
 
     def watch_queue(self, queue: Backlog) -> None:
-        """Export the lengths and ages of the queue, and what was refused because of them."""
+        """Export the lengths and ages of the queue, and the events refused because of them."""
         self._queue = queue
 
     def collect(self) -> Iterable[Metric]:
@@ -91,7 +91,7 @@ class PipelineMetrics(Collector):
 
 
 def watch_ledger(registry: CollectorRegistry, ledger: LedgerCheck) -> None:
-    """Export what was accepted and is neither finished nor waiting nor in progress."""
+    """Export the number of accepted items that are neither finished, waiting nor in progress."""
 
     def read() -> Iterable[Metric]:
         doc = "Events and deliveries that are neither finished nor waiting nor in progress."

@@ -16,8 +16,8 @@ from clarion.push.model import StoredMessage
 class EventStatus(StrEnum):
     """The state of an event.
 
-    `completed`: it is decided for every recipient; what is held is sent later. An event for one
-    user of which nothing is ever sent shows why: `deduplicated`, `rate_limited` or `expired`.
+    `completed`: decided for every recipient; held notifications are sent later. If an event for one
+    user is never sent, the status shows why: `deduplicated`, `rate_limited` or `expired`.
     """
 
     SCHEDULED = "scheduled"
@@ -37,7 +37,7 @@ INDEXED = frozenset(EventStatus) - {
     EventStatus.PROCESSING,
     EventStatus.COMPLETED,
 }
-# The due time of what is held until a preference changes: later than any clock shows.
+# The due time of jobs that are held until a preference changes: later than any clock shows.
 NEVER = 1 << 62
 # The pools of jobs that are not deliveries.
 DECISIONS = ""
@@ -93,7 +93,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """The kind of work of a job."""
 
     EXPAND = "expand"  # list the users of a large audience, a chunk at a time
     DECIDE = "decide"  # decide one event for one user
@@ -173,7 +173,7 @@ class Reschedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """The job has failed for good; it is kept, and can be replayed."""
+    """The job has failed permanently; it is kept, and can be replayed."""
 
     error: str
 
@@ -206,7 +206,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlierNotification(msgspec.Struct, frozen=True, kw_only=True):
-    """The notification that holds a dedupe key; one that was deleted stands in nobody's way."""
+    """The notification that holds a dedupe key; a deleted one no longer counts."""
 
     notification_id: str
     count: int

@@ -106,8 +106,8 @@ class OutcomeWriter:
     async def write(self, outcomes: Sequence[JobOutcome]) -> list[Job]:
         """Commit outcomes; return the jobs of those that were refused.
 
-        What an overloaded store refuses, or one that is away may not have, is written again for a
-        while. If it fails for some, the others are reported before its error is raised.
+        If the store is overloaded or unavailable, outcomes are written again for a while. If that
+        fails for some, the others are reported before the error is raised.
         """
         refused: list[Job] = []
         unknown: set[str] = set()
@@ -211,7 +211,7 @@ class OutcomeWriter:
 
 
 def _choose(first: ClarionError | None, second: ClarionError) -> ClarionError:
-    """Return the error that counts for all: one that passes is not raised before the others."""
+    """Return the error to raise for all; a temporary one only if there is no other."""
     return second if first is None or isinstance(first, _Passing) else first
 
 

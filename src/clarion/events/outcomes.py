@@ -1,4 +1,4 @@
-"""Decisions → what is written: the notification, its deliveries, and the jobs that follow."""
+"""Decisions → rows: the notification, its deliveries, and the following jobs."""
 
 from __future__ import annotations
 

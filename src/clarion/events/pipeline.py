@@ -185,7 +185,7 @@ class Pipeline:
             self._note_due(pool, app_id)
 
     async def replan(self, app_id: str, user_id: str) -> None:
-        """Decide again what waits for a user: the user or their preferences have changed."""
+        """Decide again on a user's waiting notifications, after a change of user or preferences."""
         self.intake.forget_user(app_id, user_id)
         await self._ports.queue.wake_user(app_id, user_id, self._ports.clock.now())
         self._note_due(DECISIONS, app_id)
@@ -215,7 +215,7 @@ class Pipeline:
         return all(each.is_idle for each in self._turns.values())
 
     async def take_over(self, node_id: str = "") -> None:
-        """Release the jobs that a node had claimed, which works no more."""
+        """Release the jobs of a node that has stopped."""
         now = self._ports.clock.now()
         # With SQLite, the clock may have been set back since: then leases end long after now.
         until = now + 2 * LEASE_MS if node_id else NEVER
@@ -247,7 +247,7 @@ class Pipeline:
         await self.finish_deliveries()
 
     def stop(self) -> None:
-        """Let the workers end after their current turn and the attempts under way."""
+        """Stop the workers after their current turn and the running attempts."""
         for worker in self.workers:
             worker.stop()
 

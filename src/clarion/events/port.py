@@ -95,7 +95,7 @@ class Events(Protocol):
         """
 
     async def find_dead(self, app_id: str, job_ids: Iterable[str]) -> dict[str, str]:
-        """Return the events to be replayed, by job, of those jobs that are dead letters."""
+        """Return the event to replay for each of these jobs that is a dead letter, by job id."""
 
 
 class Queue(Protocol):
@@ -134,29 +134,29 @@ class Queue(Protocol):
     async def release_claims(self, node_id: str, *, now: int, until: int) -> None:
         """Make due at once every job that a node has claimed until before that time.
 
-        Only for a node that works no more. Jobs that wait for a time of their own keep it.
+        Only for a node that has stopped. Jobs that wait for a particular time keep it.
         """
 
     async def release_lost(
         self, held: Mapping[str, Collection[str]], *, now: int, until: int
     ) -> None:
-        """Make due at once what this node has claimed until before that time and does not hold.
+        """Make due at once the jobs that this node claimed before that time and does not hold.
 
-        `held` are the ids of jobs that it works on, by app. The claims that were lost count as
-        claims without progress.
+        `held` are the ids of jobs that it works on, by app. Lost claims count as claims without
+        progress.
         """
 
     async def move_due(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
         """Add `by_ms`, which is negative, to the time of jobs that are due.
 
-        Looks at `limit` jobs after an id; returns the last id, None if there are no more.
+        Reads `limit` jobs after an id; returns the last id, or None if there are no more.
         """
 
     async def move_waiting(self, after: str, *, now: int, by_ms: int, limit: int) -> str | None:
         """Add `by_ms` to the time of jobs that wait after a try: leases and retries.
 
-        What waits for a time of day keeps it, as far as that is known: a delivery that was put off
-        and not tried is moved back, but not ahead. It decides again when it is due. As `move_due`.
+        Jobs that wait for a time of day keep it, if that is known: a delivery that was postponed
+        and not tried is moved back, but not ahead; it decides again when it is due. As `move_due`.
         """
 
     async def find_oldest(self, *, after: DueJobs, limit: int) -> tuple[DueJobs, ...]:
@@ -216,21 +216,21 @@ class Outcomes(Protocol):
     """Writes the outcomes of jobs."""
 
     async def write(self, outcomes: Sequence[JobOutcome], now: int) -> list[bool | ClarionError]:
-        """Commit outcomes, each whole and by itself; return for each whether it was stored.
+        """Commit outcomes, each separately and completely or not at all; return which were stored.
 
-        One is refused, with nothing stored, if its job's lease has expired, its event was
-        cancelled, or one of its claims or its inbox update fails. If the store fails, those it
-        failed for have the error: some may be stored, and others not.
+        An outcome is refused, with nothing stored, if its job's lease has expired, its event was
+        cancelled, or one of its claims or its inbox update fails. If the store fails, the affected
+        outcomes have the error; some of them may be stored.
         """
 
 
 class Ledger(Protocol):
-    """Finds what was accepted and is neither finished nor waiting nor in progress."""
+    """Finds accepted items that are neither finished, waiting nor in progress."""
 
     async def find_lost(self, since: int, until: int, limit: int) -> frozenset[str]:
         """Return the ids of lost events and notifications made in a time, at most `limit` of each.
 
-        One that is written meanwhile may be among them: then `is_lost` is False later.
+        An item that is just being written may be among them: `is_lost` is then False later.
         """
 
     async def is_lost(self, row_id: str) -> bool:
@@ -250,7 +250,7 @@ class Retention(Protocol):
     async def prune_orphaned_jobs(self, limit: int) -> int:
         """Delete jobs without a due time whose notification or collected deliveries are gone.
 
-        At most `limit`; return how many. Looks at twenty times as many jobs, and goes on from there
+        At most `limit`; return how many. Reads twenty times as many jobs, and continues from there
         the next time. Other jobs of deleted notifications end when due.
         """
 

@@ -89,7 +89,7 @@ _Tags = Annotated[str, documented(pattern=TAGS)]
 
 
 class PublicationBody(Body):
-    """What to publish, as JSON. Headers and parameters give what is left out."""
+    """What to publish, as JSON. Missing fields are taken from headers and parameters."""
 
     message: Annotated[str, msgspec.Meta(max_length=MESSAGE_LIMIT_BYTES)] | None = None
     """The text, at most 4,096 bytes. By default `triggered`."""
@@ -139,8 +139,7 @@ def read_publication(
 ) -> Publication:
     """Return what a request publishes; `InvalidFields` names every fault by where it was given.
 
-    What is given twice counts where it comes first: in the body, then in headers, then in the
-    query.
+    If a value is given more than once, the body takes precedence, then headers, then the query.
     """
     checks_of: dict[str, Callable[[Any], object]] = {
         **_CHECKS,

@@ -29,7 +29,7 @@ ACTIVE_MS = 10_000
 class BatchSize:
     """How many jobs a turn takes: a batch if one app is active, a quarter of it if several are.
 
-    What is done at once for an app, the others wait for.
+    The other apps wait for everything that one turn does.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -55,7 +55,7 @@ class Quotas(Protocol):
     def note_claimed(
         self, app_id: str, quotas: Mapping[Priority, int], jobs: Sequence[Job]
     ) -> bool:
-        """Take in what a claim found; return whether the app may have more."""
+        """Record the result of a claim; return whether the app may have more jobs."""
 
 
 class SharedBatch:

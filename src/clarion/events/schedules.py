@@ -52,7 +52,7 @@ def find_wait_s(
 
 
 def find_wait_untried_s(channel: Channel, elapsed_s: float, retry_after_s: float) -> float | None:
-    """Return the wait of what was not tried, since its provider fails; None if time is over."""
+    """Return the wait of a delivery not tried because its provider fails; None if time is up."""
     if elapsed_s >= sum(WAITS_S[channel]):
         return None
     longest_s = max(retry_after_s, min(elapsed_s * _UNTRIED_SHARE, _UNTRIED_LONGEST_S))

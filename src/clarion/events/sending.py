@@ -73,9 +73,9 @@ class Result(NamedTuple):
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome that counts: of the provider that took or refused it, or the first one.
+        """The decisive outcome: of the provider that accepted or refused it, or the first one.
 
-        One that was not tried counts if none was.
+        An outcome without an attempt counts only if there is no other.
         """
         last = self.tries[-1].outcome
         if not is_open(last):

@@ -23,7 +23,7 @@ _VERDICTS = {
     DeliveryStatus.CANCELLED: "drop",
     DeliveryStatus.DROPPED: "drop",
 }
-# What an attempt leads to.
+# The outcome of an attempt.
 _RESULTS = frozenset({"delivered", "failed"})
 
 

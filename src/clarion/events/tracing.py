@@ -1,7 +1,7 @@
 """Traces of the work on events: a span for each job, after the request that sent its event.
 
-The contexts are read with the jobs, whichever node has accepted the events, and whenever. All of
-it is put around the handlers if traces are on, and is not there otherwise.
+The contexts are read with the jobs, so any node can have accepted the events, at any time. The
+handlers are wrapped only if traces are on.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _describe_job(job: Job) -> Attributes:
 
 
 def describe(outcome: JobOutcome) -> Attributes:
-    """Return what a span says of an outcome: ids, the type, and the status of each channel."""
+    """Return the span attributes of an outcome: ids, the type, and the status of each channel."""
     found: dict[str, Attribute] = {}
     if outcome.notification is not None:
         found["clarion.notification.id"] = outcome.notification.id

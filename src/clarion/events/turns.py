@@ -21,7 +21,7 @@ class Turns:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no app has work, and no turn is under way."""
+        """Whether no app has work, and no turn is in progress."""
         return not (self._ready or self._running or self._waiting)
 
     @property
@@ -30,7 +30,7 @@ class Turns:
         return bool(self._ready)
 
     def is_free(self, app_id: str) -> bool:
-        """Whether a worker has nothing to do, and nothing of an app waits or is under way."""
+        """Whether a worker is free, and no job of an app is waiting or in progress."""
         return bool(self._idle) and not (
             app_id in self._ready or app_id in self._running or app_id in self.due
         )

@@ -36,7 +36,7 @@ class VirtualTime:
 
     clock: MovableClock
     pipeline: Pipeline
-    # What a server does every few seconds or minutes: expire and prune what is due.
+    # The periodic tasks of a server: expire and prune due rows.
     clean_ups: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     limit_s: float = LIMIT_S
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)

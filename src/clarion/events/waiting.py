@@ -128,15 +128,15 @@ def _is_read(notification: Notification) -> bool:
 
 
 def _has_waited(delivery: Delivery) -> bool:
-    """Whether it was held or tried before: what was to be sent at once is, however fast one reads.
+    """Whether it was held or tried before. A delivery to be sent at once is sent, even if read.
 
-    Otherwise an e-mail would depend on milliseconds, if the inbox of the user is open.
+    Otherwise it would depend on milliseconds whether a user with an open inbox gets an email.
     """
     return delivery.status is not DeliveryStatus.QUEUED or delivery.attempt_count > 0
 
 
 def _may_be_collected(delivery: Delivery) -> bool:
-    """Whether a digest may take it in; one that was a digest would then count as one part."""
+    """Whether a digest may include it; one that is a digest itself would count as one part."""
     was_collected = any(each.status is DeliveryStatus.COLLECTED for each in delivery.past_decisions)
     return delivery.status is DeliveryStatus.HELD and not was_collected
 

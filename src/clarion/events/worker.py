@@ -111,7 +111,7 @@ class Worker:
 
     async def _work_due(self, app_id: str) -> int:
         pool, now = self.pool, self.clock.now()
-        # Before the claim: what is added from here on may not be claimed by it.
+        # Before the claim: it may miss jobs that are added from here on.
         pool.turns.due.pop(app_id, None)
         if app_id in self.deleted_apps:
             return 0

@@ -34,7 +34,7 @@ class Admission:
     async def admit(self, request: Request, extra: Headers) -> Caller | None:
         """Return the caller, or None if an administrator signs in.
 
-        What is left of its limits is added to the headers of the response.
+        The remaining quota is added to the headers of the response.
         """
         scope = request.scope
         if scope["path"].startswith("/v1/admin/"):

@@ -166,7 +166,7 @@ class Request:
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether there is a body that nobody has asked for."""
+        """Whether the request has a body that was never read."""
         if self.is_asked or self.is_read:
             return False
         return bool(self.announced_length) or b"transfer-encoding" in self.headers
@@ -237,8 +237,8 @@ class Operation:
 class FastRoute(NamedTuple):
     """A method and path, the function that answers them, and the documentation, if any.
 
-    A path can have one parameter, as in `/v1/users/{user_id}/notifications`. One that takes tickets
-    can be called with `?ticket=` in place of a header.
+    A path can have one parameter, as in `/v1/users/{user_id}/notifications`. A route that takes
+    tickets can be called with `?ticket=` instead of a header.
     """
 
     method: str
@@ -249,7 +249,7 @@ class FastRoute(NamedTuple):
 
 
 def index_headers(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return headers by name; of one that is repeated, the first."""
+    """Return headers by name; of a repeated one, the first."""
     headers = dict(raw)
     return headers if len(headers) == len(raw) else dict(reversed(raw))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Return `ApiRequest` to a handler: fast routes do without the framework and its import."""
+    """Import `ApiRequest` when a handler needs it: fast routes do not load the framework."""
     if name != "ApiRequest":
         raise AttributeError(name)
     from litestar import Request  # noqa: PLC0415

@@ -1,9 +1,9 @@
 """Closes connections to the listener with TLS that are silent, idle, stalled or too many.
 
-Granian accepts and closes connections by itself and shows us requests only. It never closes one
-that sends nothing, or that is idle after an HTTP/2 request. So this loop lists the descriptors of
-our own process, finds the sockets that were accepted on the listeners' ports, and shuts down those
-that are beyond a limit; Granian then sees the end of the connection and frees it.
+Granian accepts and closes connections itself, and passes on only requests. It never closes a
+connection that sends nothing, or that is idle after an HTTP/2 request. So this loop lists the
+descriptors of the process, finds the sockets that were accepted on the listeners' ports, and shuts
+down those beyond a limit; Granian then sees the end of the connection and frees it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _LISTING = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"  # n
 Client = tuple[str, str, str]
 # Device and inode: no two sockets have the same, also one after the other.
 Identity = tuple[int, int]
-# What a descriptor was at the last pass: None for what is no connection of ours.
+# What a descriptor was at the last pass: None if it is not a connection to a listener.
 _Known = tuple[Identity, "_Accepted | None"]
 
 
@@ -222,7 +222,7 @@ class HttpConnections:
         return identity, _Accepted(descriptor, identity, *ends)
 
     def _reset(self, client: Client) -> None:
-        """Drop what is known of an earlier connection from the same port."""
+        """Drop the state of an earlier connection from the same port."""
         if requests := self._requests.get(client):
             requests.idle_s = 0.0
             if not requests.running and requests.begun_pass < self._pass - 1:
@@ -314,8 +314,8 @@ class HttpConnections:
     def _shut_down(self, accepted: _Accepted) -> bool:
         """End a connection.
 
-        Granian may close its descriptor at any moment, and the number then means another socket.
-        Our duplicate stays what it is: it is shut down only if it is the socket that was chosen.
+        Granian may close its descriptor at any moment, and the number may then be another socket's.
+        Our duplicate does not change: it is shut down only if it is the chosen socket.
         """
         try:
             os.dup2(accepted.descriptor, self._spare, inheritable=False)
@@ -330,7 +330,7 @@ class HttpConnections:
             os.dup2(self._nothing, self._spare, inheritable=False)
 
     def _forget(self) -> None:
-        """Drop what is known of connections that have ended."""
+        """Drop the state of connections that have ended."""
         gone = [
             client
             for client, requests in self._requests.items()
@@ -378,7 +378,7 @@ def watch(settings: Settings) -> HttpConnections:
 
 
 def _list_descriptors(limit: int) -> Iterator[int]:
-    """Yield the open descriptors of this process; all there can be if there are no more."""
+    """Yield the open descriptors of this process; all possible numbers if it has run out."""
     try:
         entries = os.scandir(_LISTING)
     except OSError as error:

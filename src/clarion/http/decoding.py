@@ -72,7 +72,7 @@ def decode_partly(
 ) -> tuple[T, list[FieldFault]] | tuple[None, list[FieldFault]]:
     """Return a body without the parts that do not fit its type, and the faults of these parts.
 
-    The body is None if it cannot be without one of them. `MalformedBody` if it is not JSON.
+    The body is None if one of these is required. `MalformedBody` if it is not JSON.
     """
     try:
         return decoder.decode(bytes(body)), []
@@ -101,7 +101,7 @@ def _name_types(names: list[str]) -> str:
 
 
 def _explain_syntax(body: bytes, error: Exception) -> str:
-    """Return what is wrong with JSON, and where; never a part of it, which may be secret."""
+    """Return what is wrong with JSON, and where, but never a part of it, which may be secret."""
     if not body:
         return "The request has no body; send JSON."
     if isinstance(error, UnicodeDecodeError):
@@ -157,8 +157,8 @@ def _find_more_faults(body: Body, known: Collection[FieldFault]) -> Iterator[Fie
 def _prune(value: Any, value_type: Any, place: str, faults: list[FieldFault]) -> bool:
     """Remove the parts of a value that do not fit its type, and note the fault of each.
 
-    Return whether the rest fits. The decoder itself stops at the first fault: so each part that
-    does not fit is looked into, until the parts are found that are wrong by themselves.
+    Return whether the rest fits. The decoder stops at the first fault, so each part that does not
+    fit is searched recursively for the smallest parts that are wrong.
     """
     try:
         msgspec.convert(value, value_type)
@@ -224,7 +224,7 @@ def _prune_fields(value: dict[str, Any], struct: Any, place: str, faults: list[F
 
 
 def _list_options(value_type: Any) -> list[Any]:
-    """Return the types that a union consists of, without what is only said about them."""
+    """Return the types of a union, without their annotations."""
     origin = get_origin(value_type)
     if origin is Annotated:
         return _list_options(get_args(value_type)[0])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Return `Injected` to a handler: fast routes do without the framework and its import."""
+    """Import `Injected` when a handler needs it: fast routes do not load the framework."""
     if name != "Injected":
         raise AttributeError(name)
     from litestar.di import NamedDependency  # noqa: PLC0415
@@ -31,8 +31,8 @@ def __getattr__(name: str) -> Any:
 class CheckPresent(Protocol):
     """Raises `NotFound` if a user was deleted or erased; on request, also if never created.
 
-    A path with the id of a user needs one that was created. The token of a user does not: an app
-    may sign one before it creates the user.
+    For a path with a user id, the user must have been created. For a user token this is not needed:
+    an app may sign one before it creates the user.
     """
 
     async def __call__(

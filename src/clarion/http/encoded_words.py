@@ -1,4 +1,4 @@
-"""Text in a header: UTF-8, or encoded words (RFC 2047), as clients send what is not ASCII."""
+"""Text in a header: UTF-8, or encoded words (RFC 2047), which clients use for non-ASCII text."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class ErrorResponses:
 def _list_expected(
     path: str, method: str, operation: dict[str, Any]
 ) -> Iterator[type[ClarionError]]:
-    """Yield the errors that follow from what an operation takes."""
+    """Yield the errors that follow from an operation's parameters and body."""
     yield from _ALWAYS
     parameters = {each["in"] for each in operation.get("parameters", ())}
     names = {each["name"] for each in operation.get("parameters", ())}

@@ -66,7 +66,7 @@ _OK = 200  # a look-up in `HTTPStatus` takes as long as ten of these
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SAFETY = (b"x-content-type-options", b"nosniff")
 HSTS = (b"strict-transport-security", b"max-age=31536000; includeSubDomains")
-# For those who run the server: not there for strangers, or with less in them.
+# For operators: other machines get 404, or fewer details.
 _FOR_ALL = ("/health", "/live", "/ready")
 _FOR_OPERATORS = (*_FOR_ALL, "/metrics", "/docs", "/openapi.json")
 # Pages below a prefix: their readers come once, and do not keep a connection as providers do.
@@ -247,7 +247,7 @@ class Front:
         return extra
 
     def _check(self, request: Request) -> None:
-        """Refuse what is ambiguous, and hide what is not for strangers."""
+        """Refuse ambiguous requests, and hide paths that are not for other machines."""
         scope = request.scope
         path = scope["path"]
         check_head(scope, request.headers)

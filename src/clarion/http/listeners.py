@@ -137,7 +137,7 @@ class HttpListener:
 
 
 class _Scheduler(CallbackScheduler):
-    """Hands requests from the thread of a listener to the event loop, all of a moment at once.
+    """Passes requests from the thread of a listener to the event loop, in batches.
 
     Granian has no limit of its own. A client that makes the server reset its streams can start more
     requests than the limit of streams, and the loop must answer those that were reset too. So when
@@ -217,7 +217,7 @@ class _Scheduler(CallbackScheduler):
             self._event_loop.call_soon(self._drain, context=self._ctx)
 
     def _drain(self) -> None:
-        """Start some of what has arrived and of what waits, a connection after the other."""
+        """Start some of the new and the waiting requests, one connection after the other."""
         self._is_draining = False
         self._arrived_of = None
         left = self._start_arrived(_STARTED_TOGETHER)
@@ -246,7 +246,7 @@ class _Scheduler(CallbackScheduler):
                 _refuse(request[0])
 
     def _has_room(self, connection: Any) -> bool:
-        """Whether a connection may start one more: if many run, one that has less than others."""
+        """Whether a connection may start a request: under load, if it runs fewer than others."""
         if self._running < _RUNNING + self.count_streams():
             return True
         share = _RUNNING // (len(self._of_connection) + 1)
@@ -300,8 +300,8 @@ class ConnectionTurns:
 def _begin_body(watcher: Any) -> Any:
     """Ask for the first part of a body, so that it is there when the loop begins with the request.
 
-    To ask later costs two more switches of threads. Only for HTTP/2, whose buffers hold that part
-    in any case.
+    Asking later costs two more thread switches. Only for HTTP/2, whose buffers hold that part in
+    any case.
     """
     scope = watcher.scope
     is_begun = scope["method"] == "POST" and scope["http_version"] == "2"

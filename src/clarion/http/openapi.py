@@ -73,7 +73,7 @@ class Tag(NamedTuple):
 
 
 class _NoSchemas(OpenAPISchemaPlugin):
-    """Keeps Litestar from making schemas: those of the document are made by `Schemas`."""
+    """Keeps Litestar from creating schemas: `Schemas` creates those of the document."""
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
         return isinstance(field_definition.annotation, type) or field_definition.is_generic
@@ -101,7 +101,7 @@ PLUGINS = (_NoSchemas(),)
 
 
 class OpenApiDocument:
-    """The encoded document: made once, when it is first asked for, in a thread."""
+    """The encoded document, created once in a thread when it is first requested."""
 
     def __init__(
         self, framework: Litestar, fast_routes: Sequence[FastRoute], tags: Sequence[Tag] = ()
@@ -175,7 +175,7 @@ def _list_handlers(framework: Litestar) -> Iterator[tuple[str, str, HTTPRouteHan
 
 
 def _add_types(operation: dict[str, Any], handler: HTTPRouteHandler, schemas: Schemas) -> None:
-    """Ask for the schemas of what a handler of the framework takes and returns."""
+    """Request the schemas of a handler's parameters and results."""
     if "description" in operation:
         operation["description"] = join_lines(operation["description"])
     if bodies := _list_bodies(handler):

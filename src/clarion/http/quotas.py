@@ -11,16 +11,16 @@ from clarion.settings import Settings
 
 _WINDOW_S = 60
 _SIGN_INS_PER_MINUTE = 120
-# Users get no more than this part of their app's requests: the rest is left for its own servers.
+# Users get at most this part of their app's requests: the rest is reserved for its own servers.
 _USERS_PART = 0.75
 # Callers whose quotas are kept.
 _KEPT_LIMIT = 10_000
 
 
 class RequestQuotas:
-    """Counts requests, and adds what is left of a quota to the headers of the response.
+    """Counts requests, and adds the remaining quota to the headers of the response.
 
-    Raises `TooManyRequests` for one that is above it.
+    Raises `TooManyRequests` for a request beyond it.
     """
 
     def __init__(self, limits: Limits, clock: Clock, settings: Settings) -> None:
@@ -65,7 +65,7 @@ class RequestQuotas:
     def _list(self, caller: Caller) -> tuple[Quota, ...]:
         """Return the caller's own quota, then the part of its app's that it may use up.
 
-        Administrators are not counted against an app: they must be able to look at one that has
+        Administrators are not counted against an app: they must be able to inspect an app that has
         used up its quota.
         """
         settings = self._settings
@@ -81,7 +81,7 @@ class RequestQuotas:
 
 def _explain_limit(caller: Caller | None, position: int) -> str:
     if position > 0:
-        return "This app has made all its requests of this minute; wait as `Retry-After` says."
+        return "This app has used up its requests for this minute; wait as `Retry-After` says."
     names = {AppCaller: "API key", AdminCaller: "administrator", type(None): "address"}
     who = names.get(type(caller), "user")
-    return f"This {who} has made all its requests of this minute; wait as `Retry-After` says."
+    return f"This {who} has used up its requests for this minute; wait as `Retry-After` says."

@@ -140,7 +140,7 @@ def answer_error(
 
 
 def translate(error: Exception) -> ClarionError:
-    """Turn an error of the framework into one of ours."""
+    """Turn an error of the framework into an error of Clarion."""
     match error:
         case ClarionError():
             return error

@@ -70,7 +70,7 @@ def name_of(named: Any) -> str:
 
 
 def _list_options(wanted: Any) -> Sequence[Any]:
-    """Return the parts of a union of objects: msgspec could not distinguish these."""
+    """Return the members of a union of objects, which msgspec could not distinguish."""
     options = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else ()
     return options if len(options) > 1 and NoneType not in options else (wanted,)
 
@@ -154,7 +154,7 @@ def _describe(component: dict[str, Any], named: Any) -> None:
 def _write_default(field: dict[str, Any]) -> None:
     """Say in words what a field is if it is left out.
 
-    Generators of clients take a field with a default for one that is always there.
+    Client generators assume that a field with a default is always present.
     """
     default = field.pop("default", None)
     if default not in (None, [], {}) and "description" in field:

@@ -94,7 +94,7 @@ def to_milliseconds(moment: datetime | None, field: str) -> int | None:
 
 
 def read_moment(text: str | None, field: str) -> int | None:
-    """Return a time in the query in milliseconds; `InvalidFields` if it is none."""
+    """Return a time in the query in milliseconds; `InvalidFields` if it is not a time."""
     try:
         return to_milliseconds(msgspec.convert(text, datetime | None), field)
     except msgspec.ValidationError as error:
@@ -103,7 +103,7 @@ def read_moment(text: str | None, field: str) -> int | None:
 
 
 def read_flag(text: str | None, field: str) -> bool | None:
-    """Return a flag in the query; `InvalidFields` if it is none."""
+    """Return a flag in the query; `InvalidFields` if it is not true or false."""
     if text is None:
         return None
     if text.lower() not in _FLAGS:

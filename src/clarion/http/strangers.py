@@ -1,8 +1,8 @@
-"""Who connects: a process of this machine, a proxy of ours, or anybody.
+"""Who connects: a process of this machine, a trusted proxy, or anybody.
 
-Nobody becomes local, or gets another address, by what they send. A proxy on this machine makes
-every request come from it: what it adds can only show that a request is not local. A request that
-a proxy may understand in another way than we do is refused.
+No client can become local, or get another address, by sending something. With a proxy on this
+machine every request comes from this machine: the proxy's headers can only show that a request is
+not local. A request that a proxy may interpret differently from Clarion is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DOTS = re.compile(r"/\.\.(?:[/;\\]|$)")
 
 
 class Peers(NamedTuple):
-    """What is known of those who connect, by the settings."""
+    """What the settings say about the addresses of clients."""
 
     proxies: Networks = ()
     # The plain listener can be reached from this machine alone.
@@ -43,7 +43,7 @@ class Peers(NamedTuple):
     def is_local(self, scope: Scope) -> bool:
         """Whether a request was sent on this machine to this machine, and not through a proxy.
 
-        One that adds nothing is known by the name of the host that it was asked for.
+        A proxy that adds no header is recognised by the requested host name.
         """
         peer = normalise(str(scope["client"][0]))
         if not self.are_on_this_machine or not is_loopback(peer) or not is_direct(scope):
@@ -51,14 +51,14 @@ class Peers(NamedTuple):
         return all(_names_loopback(value) for name, value in scope["headers"] if name == b"host")
 
     def is_proxy(self, address: str) -> bool:
-        """Whether an address is that of a proxy of ours."""
+        """Whether an address is that of a trusted proxy."""
         if not self.proxies or not address:
             return False
         found = ipaddress.ip_address(address)
         return any(found in network for network in self.proxies)
 
     def ended_tls(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a proxy of ours got the request over TLS, and passed it on without."""
+        """Whether a trusted proxy received the request over TLS and forwarded it in plain text."""
         if headers.get(b"x-forwarded-proto") != b"https" or scope["scheme"] != "http":
             return False
         return self.is_proxy(normalise(str(scope["client"][0])))
@@ -67,9 +67,9 @@ class Peers(NamedTuple):
 def is_direct(scope: Scope) -> bool:
     """Whether a request shows no sign of a proxy.
 
-    In front of the listener with TLS there may be a TCP proxy, which shows nothing of itself.
-    Others are known by the headers they add, by that of the PROXY protocol, and by HTTP/1.0, which
-    nginx speaks if it is configured to add nothing.
+    In front of the TLS listener there may be a TCP proxy, which cannot be detected. Other proxies
+    are recognised by the headers they add, by that of the PROXY protocol, or by HTTP/1.0, which
+    nginx uses if it adds none.
     """
     if scope["scheme"] != "http" or scope["http_version"] == "1" or scope.get("is_proxied"):
         return False
@@ -85,7 +85,7 @@ def leads_elsewhere(path: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """Return an address in its usual form; IPv4 within IPv6 as IPv4; empty if it is none."""
+    """Return an address in its usual form; IPv4 within IPv6 as IPv4; empty if it is invalid."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

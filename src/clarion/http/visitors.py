@@ -36,7 +36,7 @@ def is_admin_key(authorization: str) -> bool:
 def read_credential(
     scope: Scope, authorization: str | None, peers: Peers, *, csrf_token: str | None = None
 ) -> AdminCredential | None:
-    """Return the admin API key, or else the session of an administrator; None if there is none.
+    """Return the admin API key, or else the session of an administrator, or None.
 
     `CrossSiteRequest` if another site may have sent a request with a session. A form sends the
     token of the session as a field.
@@ -59,10 +59,10 @@ def read_credential(
 
 
 def read_visitor(scope: Scope, peers: Peers) -> Visitor:
-    """Return where a request comes from; what a proxy of ours says about it is believed.
+    """Return where a request comes from; what a trusted proxy says about it is believed.
 
-    Not on the listener with TLS: a proxy before it passes on bytes, and the headers are those of
-    the client, whose address is then unknown.
+    This does not apply to the TLS listener: a proxy in front of it forwards bytes, so the headers
+    are the client's own, and its address is unknown.
     """
     peer = normalise(str(scope["client"][0]))
     is_secure = scope["scheme"] == "https" or peers.is_local(scope)
@@ -82,7 +82,7 @@ def read_visitor(scope: Scope, peers: Peers) -> Visitor:
 
 
 def _find_client(scope: Scope, peer: str, peers: Peers) -> str:
-    """Return the last address in `X-Forwarded-For` that is no proxy of ours.
+    """Return the last address in `X-Forwarded-For` that is not a trusted proxy.
 
     The client at that address wrote the part before it, which may be wrong.
     """

@@ -27,5 +27,5 @@ class StoredResponse(msgspec.Struct, frozen=True):
 
 
 def answer_context(app_id: str, key: str) -> str:
-    """Return what a stored response is sealed for."""
+    """Return the context for which a stored response is sealed."""
     return f"apps/{app_id}/idempotency/{key}"

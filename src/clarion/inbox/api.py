@@ -43,7 +43,7 @@ async def read_all(
     check_present: Injected[CheckPresent],
     user_id: UserId | None = None,
 ) -> InboxState:
-    """Mark everything read that is unread now. Repeating it changes nothing."""
+    """Mark all unread notifications as read. Repeating it changes nothing."""
     owner = owner_of(request, user_id, Scope.NOTIFICATIONS_WRITE)
     await check_present(*owner, must_be_created=user_id is not None)
     return await inbox_actions.read_all(*owner)

@@ -58,7 +58,7 @@ _ID = Parameter("user_id", "path", UserId, "The id that your application gives t
 
 
 class InboxEndpoint:
-    """Shows the inboxes of users to their apps, and to them their own."""
+    """Shows inboxes: to apps those of their users, to users their own."""
 
     def __init__(
         self, pages: InboxPages, inboxes: Inboxes, catalog: Catalog, check_present: CheckPresent
@@ -78,7 +78,7 @@ class InboxEndpoint:
         )
 
     async def list(self, request: Request) -> Response:
-        """Answer with a page. Who has it already costs a read of the index."""
+        """Answer with a page; for a client that already has it, only the index is read."""
         given = request.scope["query_string"]
         query = read_query(given, InboxQuery) if given else _FIRST_PAGE
         owner = _find_owner(request)

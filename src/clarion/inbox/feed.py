@@ -19,7 +19,7 @@ MISSED_LIMIT = 1000
 
 
 class UpdateType(StrEnum):
-    """What an update is about."""
+    """The kind of an update."""
 
     STATE = "state"  # the first of a stream, with the sequence after which it begins
     NOTIFICATION = "notification"  # it is unread: new, repeated, or marked unread again

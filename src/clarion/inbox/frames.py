@@ -1,4 +1,4 @@
-"""The frames of the user socket. What the server sends are updates, see `feed.py`."""
+"""The frames of the user socket. The server sends updates, see `feed.py`."""
 
 from __future__ import annotations
 

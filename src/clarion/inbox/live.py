@@ -203,8 +203,8 @@ class LiveClients:
     async def stop(self, limit_s: float, *, spread_s: float = 0.0) -> None:
         """Accept no more clients, end all, and wait until they are closed or the time is up.
 
-        They end at random moments within `spread_s`: they come to other nodes, which would
-        otherwise have them all at once.
+        They end at random moments within `spread_s`, so that they do not all reconnect to other
+        nodes at once.
         """
         self._is_stopped = True
         clients = [client for user in self._users.values() for client in user.clients]

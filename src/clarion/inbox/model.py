@@ -69,10 +69,9 @@ class InboxRows(NamedTuple):
 
 
 class PageOutline(NamedTuple):
-    """What a page of an inbox follows from.
+    """The values that determine a page of an inbox.
 
-    A notification that changes has another sequence. One that is deleted takes none, but its id is
-    missing.
+    A changed notification has another sequence. A deleted one has none, but its id is missing.
     """
 
     ids: list[str]
@@ -96,7 +95,7 @@ class InboxUpdate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What is listed of an inbox, as the query of a request has it."""
+    """The selection of an inbox list, from the query of a request."""
 
     unread: bool = False
     category: str | None = None

@@ -29,10 +29,10 @@ class Inboxes(Protocol):
     async def apply(
         self, action: InboxAction, app_id: str, user_id: str, notification_id: str, now: int
     ) -> Notification | None:
-        """Apply an action and return the notification as it is then; None if it does not exist.
+        """Apply an action and return the resulting notification; None if it does not exist.
 
-        A dismissed notification leaves the list and the unread count for good. An action that
-        changes nothing, a click, and any on a dismissed notification, gives no number.
+        A dismissed notification leaves the list and the unread count permanently. An action that
+        changes nothing, a click, and any action on a dismissed notification gets no number.
         """
 
     async def read_all(self, app_id: str, user_id: str, now: int) -> InboxState:
@@ -49,15 +49,16 @@ class Inboxes(Protocol):
     ) -> tuple[Notification, ...]:
         """Return those whose last change has a number above `after`, in that order.
 
-        Dismissed ones too. One that changed several times is returned once, as it is now.
+        This includes dismissed ones. One that changed several times is returned once, as it is now.
         """
 
 
 class InboxPages(Protocol):
     """Pages of inboxes as the API shows them.
 
-    A page has what is not dismissed, newest first, and its state is of the same moment; that of an
-    empty page may be older. `InvalidFields` if the cursor is not one of ours.
+    A page has notifications that are not dismissed, newest first, and the state of the same moment;
+    the state of an empty page may be older. `InvalidFields` if the cursor was not created by
+    Clarion.
     """
 
     async def read(self, app_id: str, user_id: str, query: InboxQuery) -> InboxRows:

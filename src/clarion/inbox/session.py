@@ -104,7 +104,7 @@ class UserSession(Session[Frame, UserRequest]):
         return self._pull()
 
     def take(self, updates: Iterable[Update], *, is_all: bool) -> list[Effect]:
-        """Send what was read; read on if there is more."""
+        """Send the read changes; read again if there are more."""
         self._is_pulling = False
         self._has_changes = self._has_changes or not is_all
         if self.is_closed:

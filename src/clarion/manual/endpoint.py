@@ -1,4 +1,4 @@
-"""`/docs/…`: the documentation of this release, for whoever may see the API page."""
+"""`/docs/…`: the documentation of this release, for everyone who may see the API page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IMAGES = "images/"
 
 
 async def answer(request: Request) -> Response:
-    """Return a page, an image, the style, or what a search finds."""
+    """Return a page, an image, the style sheet, or the results of a search."""
     scope = request.scope
     if scope["method"] not in {"GET", "HEAD"}:
         raise MethodNotAllowed(("GET", "HEAD"))

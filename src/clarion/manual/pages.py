@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
 START = "start"
-# By the path at which they are served; of what is not in `docs/`.
+# By the path at which they are served: pages that are not in `docs/`.
 _ELSEWHERE = {START: "README.md", "changelog": "CHANGELOG.md"}
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _SECTIONS = {"how-to": "How to", "reference": "Reference", "why": "How and why it works"}

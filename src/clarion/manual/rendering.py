@@ -27,7 +27,7 @@ _SCROLLED = {
 
 @cache
 def render(path: str) -> bytes:
-    """Return a page that there is."""
+    """Return a page that exists."""
     page = read_pages()[path]
     markdown = _markdown()
     tokens = markdown.parse(page.text)
@@ -42,7 +42,7 @@ def render(path: str) -> bytes:
 
 
 def render_frame(title: str, path: str, template: str, **values: Any) -> bytes:
-    """Return a template with the list of all pages beside it."""
+    """Return a template with the list of all pages next to it."""
     shown = _templates().get_template(template)
     return shown.render(title=title, path=path, sections=list_sections(), **values).encode()
 
@@ -71,7 +71,7 @@ def _name_headings(tokens: Sequence[Token]) -> None:
 
 
 def _lead(page: Page, tokens: Sequence[Token]) -> None:
-    """Let links and images lead to where they are served; a link to another file is no link."""
+    """Point links and images to where they are served; a link to another file becomes text."""
     is_link = True
     for token in tokens:
         if token.type == "image":
@@ -86,7 +86,7 @@ def _lead(page: Page, tokens: Sequence[Token]) -> None:
 
 
 def find_target(page: Page, link: str) -> str | None:
-    """Return where a link of a page leads here; None if it leads to a file that is not served."""
+    """Return the target of a link in a page; None if it is a file that is not served."""
     if link.startswith("#") or _OTHER_HOST.match(link):
         return link
     file, _, heading = link.partition("#")

@@ -29,8 +29,8 @@ class Bus(Protocol):
     def is_connected(self) -> bool:
         """Whether this node receives from every other node that uses the database.
 
-        While it does not, it must look in the store for the changes of others, and may use what it
-        has cached for seconds only.
+        While it does not, it must poll the store for changes by others, and may use cached values
+        only for seconds.
         """
 
     def subscribe(self, subject: str, receive: Receive) -> None:
@@ -39,7 +39,7 @@ class Bus(Protocol):
     def on_gap(self, call: Callable[[], None]) -> None:
         """Register a callback for the moment when the node is connected again after a gap.
 
-        It drops what is cached, and reads what may wait for connections.
+        The callback drops cached values, and reads what may be waiting for connections.
         """
 
     def on_replaced(self, call: Replaced) -> None:
@@ -62,10 +62,10 @@ class Bus(Protocol):
         """Remove the connection of a device from this node."""
 
     async def settle(self) -> None:
-        """Return when the others see what this node holds, or cannot be reached.
+        """Wait until the others see which devices this node holds, or cannot be reached.
 
-        A read of what waits for a device misses nothing after that: what is stored later is sent
-        to this node.
+        After that, reading a device's waiting messages misses nothing: messages stored later are
+        sent to this node.
         """
 
     async def find_held(self, device_ids: Collection[str]) -> frozenset[str]:
@@ -102,7 +102,7 @@ class NoBus:
         return frozenset()
 
 
-# For what is built without a bus.
+# For code that runs without a bus.
 ALONE: Bus = NoBus(is_alone=True)
 
 
@@ -116,7 +116,7 @@ class DropReason(StrEnum):
 
 @dataclass(slots=True)
 class BusCounts:
-    """What a bus has done since its start; messages of one turn are sent together in a frame."""
+    """Counts of a bus since its start; the messages of one loop turn are sent in one frame."""
 
     messages_sent: int = 0
     messages_received: int = 0

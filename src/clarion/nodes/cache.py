@@ -1,4 +1,4 @@
-"""What a node keeps of the store in memory, and when it may not use it any more."""
+"""Cached values from the store, and until when a node may use them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NodeCache(Generic[K, V]):
         return entry if is_connected and 0 <= age_ms < self._lifetime_ms else None
 
     def peek(self, key: K) -> V | None:
-        """Return the value, however old it is; None if there is none."""
+        """Return the value, regardless of its age, or None."""
         entry = self._entries.get(key)
         return None if entry is None else entry[1]
 
@@ -97,7 +97,7 @@ class NodeCache(Generic[K, V]):
         return True
 
     def forget(self, key: K) -> None:
-        """Have a value read again; one that is being read now is not cached."""
+        """Drop a value; one that is just being read is not cached."""
         self.changes.note(key)
         self._remove(key)
 

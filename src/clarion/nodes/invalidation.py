@@ -1,4 +1,4 @@
-"""What is cached on several nodes: dropped on all of them when one has changed it."""
+"""Values cached on several nodes: dropped on all when one node changes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _decode = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 
 
 class Invalidation:
-    """Drops what is cached under a key: here at once, on other nodes when the message arrives.
+    """Drops cached values by key: here at once, on other nodes when the message arrives.
 
     A key is a tuple of strings, byte strings and booleans: the arguments of `forget`. `forget_all`
     drops everything; it is called when this node may have missed something.
@@ -36,12 +36,12 @@ class Invalidation:
         bus.on_gap(self._forget_all)
 
     def __call__(self, *key: str | bytes | bool) -> None:
-        """Drop what is cached under a key, everywhere; call it after the commit."""
+        """Drop the values cached under a key on all nodes; call it after the commit."""
         self._forget(*key)
         self.publish(*key)
 
     def publish(self, *key: str | bytes | bool) -> None:
-        """Have the other nodes drop what is cached under a key."""
+        """Publish that the other nodes drop the values cached under a key."""
         self.bus.publish(self._subject, _encode(key))
 
     def _receive(self, keys: Sequence[bytes]) -> None:

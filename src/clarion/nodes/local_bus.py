@@ -1,7 +1,7 @@
 """The bus between the processes of one machine: a socket for each pair of them.
 
-The parent of the processes makes the sockets and hands one end to each (`processes/`). They have no
-name, so that nobody else can connect. A socket lasts as long as both processes.
+The parent of the processes creates the sockets and passes one end to each (`processes/`). They have
+no name, so no other program can connect. A socket lasts as long as both processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _READ_AGAIN_BYTES = 1024 * 1024
 _LONGEST_FRAME_BYTES = 64 * 1024 * 1024
 # Devices in a frame when all that are held are sent.
 _HELD_AT_ONCE = 5_000
-# A process that ends may have a commit under way.
+# A process that ends may have a commit in progress.
 _SETTLE_S = 1.0
 # How long `settle` waits for a process that does not answer.
 _SEEN_S = 0.5
@@ -38,7 +38,7 @@ _CLOSE_S = 1.0
 class Frame(msgspec.Struct, array_like=True):
     """What one process sends to another at a time."""
 
-    # When each connection was opened; None for what is released.
+    # When each connection was opened; None for released ones.
     held: dict[str, int | None] = {}
     # By subject.
     messages: dict[str, list[bytes]] = {}
@@ -56,7 +56,7 @@ _decode = msgspec.msgpack.Decoder(Frame).decode
 
 
 class _Link(asyncio.Protocol):
-    """The socket to one other process, and what waits to be sent."""
+    """The socket to one other process, and the data that waits to be sent."""
 
     def __init__(
         self,
@@ -163,9 +163,9 @@ class _Settling(NamedTuple):
 
 
 class LocalBus:
-    """The `Bus` port between processes of one machine. Each publishes what it holds.
+    """The `Bus` port between processes of one machine. Each publishes which devices it holds.
 
-    `is_connected` is whether these are all: processes on other machines are not reached.
+    `is_connected` is true only if no other machine uses the database: this bus reaches none.
     """
 
     def __init__(self, number: int, *, is_alone: bool = False) -> None:
@@ -244,7 +244,7 @@ class LocalBus:
         self._publish_all_held(link)
 
     async def wait_for_first_frames(self, limit_s: float) -> None:
-        """Wait until every other process has sent what it holds, for at most `limit_s`."""
+        """Wait until every other process has sent which devices it holds, at most `limit_s`."""
         try:
             async with asyncio.timeout(limit_s):
                 while not all(link.is_first_read for link in self._links):
@@ -254,7 +254,7 @@ class LocalBus:
             pass  # it hangs, or has ended: messages for it are in the store
 
     async def close(self) -> None:
-        """Send what waits, and end all sockets."""
+        """Send waiting data, and close all sockets."""
         self._is_closed = True
         links = tuple(self._links)
         for link in links:
@@ -329,7 +329,7 @@ class LocalBus:
         self._first_frame.set()
 
     def _note_held(self, link: _Link, held: dict[str, int | None]) -> Iterable[str]:
-        """Store what another process holds; yield what it took from this one."""
+        """Store which devices another process holds; yield those that it took from this one."""
         for device_id, since in held.items():
             known = self._elsewhere.get(device_id)
             if since is None:

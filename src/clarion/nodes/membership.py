@@ -1,6 +1,6 @@
-"""A node among those that serve the database: heart-beats, nodes that are gone, and the leader.
+"""A node among those that use the database: heart-beats, nodes that are gone, and the leader.
 
-A node is gone when its row has not changed for several looks in a row. Clocks are not compared:
+A node is gone when its row has not changed for several checks in a row. Clocks are not compared:
 neither skew nor an interruption of the database makes a node look dead.
 """
 
@@ -89,7 +89,7 @@ class SharedMembership:
         return [node for node in others if self._looks[node.id][1] >= LOOKS]
 
     async def leave(self) -> None:
-        """Hand over what this node has claimed, and stop leading."""
+        """Release the claims of this node, and stop leading."""
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await self._on_gone(self._node.id)

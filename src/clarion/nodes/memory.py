@@ -72,6 +72,6 @@ def pick(quotas: Sequence[Quota], used: Sequence[int], *, window_s: int, now: in
 
 
 def allowance(count: int, *, limit: int, window_s: int, now: int) -> Allowance:
-    """Return what is left of a limit after `count` uses."""
+    """Return the rest of a limit after `count` uses."""
     end = (now // (window_s * 1000) + 1) * window_s * 1000
     return Allowance(limit, max(0, limit - count), -(-(end - now) // 1000), count > limit)

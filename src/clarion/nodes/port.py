@@ -9,7 +9,7 @@ from clarion.nodes.model import Node
 
 
 class Allowance(NamedTuple):
-    """What is left of a rate limit in the current window."""
+    """The rest of a rate limit in the current window."""
 
     limit: int
     remaining: int
@@ -18,14 +18,14 @@ class Allowance(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """What is counted, and how often it may be used in a window."""
+    """A counted key, and how often it may be used in a window."""
 
     key: str
     limit: int
 
 
 class Taken(NamedTuple):
-    """What is left of one of several quotas, and its place among them."""
+    """The rest of one of several quotas, and its index among them."""
 
     position: int
     allowance: Allowance
@@ -35,7 +35,7 @@ class Limits(Protocol):
     """Rate limits. Counts may be lost; then they start at zero."""
 
     async def take(self, key: str, *, limit: int, window_s: int, now: int) -> Allowance:
-        """Count one use of `key` in the current window and return what is left.
+        """Count one use of `key` in the current window and return the rest.
 
         Windows are aligned to multiples of `window_s`. The use number `limit + 1` of a window is
         the first beyond the limit. Uses beyond the limit are counted too; they do not extend the
@@ -45,9 +45,9 @@ class Limits(Protocol):
     async def take_all(self, quotas: Sequence[Quota], *, window_s: int, now: int) -> Taken:
         """Count one use of each, in this order, up to the first that is exceeded; return that.
 
-        Those after it are not counted: a caller beyond its own limit uses up no limit that it
-        shares. If none is exceeded, the first with the least left is returned. It is one call,
-        whatever the number of quotas.
+        Those after it are not counted: a caller beyond its own limit uses up no shared limit. If
+        none is exceeded, the first with the least left is returned. It takes one call for any
+        number of quotas.
         """
 
 
@@ -81,7 +81,7 @@ class Membership(Protocol):
         """Stay a member, until cancelled."""
 
     async def leave(self) -> None:
-        """Hand over at once what this node has claimed."""
+        """Release the claims of this node at once."""
 
     @property
     def is_leading(self) -> bool:
@@ -91,7 +91,7 @@ class Membership(Protocol):
     def is_live(self) -> bool:
         """Whether other nodes certainly know that this one is alive.
 
-        If not, they may have taken over what it had claimed.
+        If not, they may have taken over its claims.
         """
 
     @property

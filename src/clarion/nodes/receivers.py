@@ -12,7 +12,7 @@ P = ParamSpec("P")
 
 
 class Receivers:
-    """The callbacks that a node registered. One that fails is logged; the others are called."""
+    """The callbacks that a node registered. If one fails, it is logged; the others are called."""
 
     def __init__(self) -> None:
         self._by_subject: dict[str, Receive] = {}
@@ -31,7 +31,7 @@ class Receivers:
         self._replaced_calls.append(call)
 
     def receive(self, subject: str, messages: Sequence[bytes]) -> None:
-        """Call what is registered for the subject, if anything."""
+        """Call the callbacks of the subject, if any."""
         if messages and (call := self._by_subject.get(subject)):
             _call(subject, call, messages)
 

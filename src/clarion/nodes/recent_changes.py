@@ -1,4 +1,4 @@
-"""Which keys were changed lately: what was read before that must not be cached."""
+"""Recently changed keys: values that were read before the change must not be cached."""
 
 from __future__ import annotations
 

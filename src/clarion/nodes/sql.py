@@ -1,4 +1,4 @@
-"""The list of nodes in SQL, and which of them leads."""
+"""The nodes in SQL, and which of them is the leader."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class NodeRecords:
         self._engine = engine
 
     async def beat(self, node: Node, *, until: int) -> Leader | None:
-        """Record that a node is there at `seen_at`; return who leads.
+        """Record a heart-beat of a node at `seen_at`; return the leader.
 
-        If nobody leads at that time, or the node does, it leads until `until`.
+        If there is no leader at that time, or the node is the leader, it leads until `until`.
         """
         beat = BEAT.many([NODES.bind(node)])
         lead = LEAD.step(node_id=node.id, now=node.seen_at, until=until)
@@ -53,6 +53,6 @@ class NodeRecords:
         return tuple(map(NODES.read, await self._engine.fetch(SELECT)))
 
     async def remove(self, node: Node) -> None:
-        """Remove a node, unless it has been seen since; if it leads, nobody does then."""
+        """Remove a node, unless it has been seen since; it stops being the leader, too."""
         remove = REMOVE.guard(id=node.id, seen_at=node.seen_at)
         await self._engine.write_apart(Unit("", (remove, RESIGN.step(node_id=node.id))))

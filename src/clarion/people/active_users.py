@@ -1,9 +1,9 @@
 """Whether users may use their tokens and connections: inactive and deleted users may not.
 
-A node applies a change of its own at once, and that of another one when the bus brings it, or else
-within five seconds: a user is read again after `KNOWN_MS`, and every `POLL_S` (while the bus is
-connected, every `CHECK_S`) users who were recently deactivated, deleted or erased are looked up, to
-end their open connections.
+A node applies its own change at once, and a change by another node when the bus delivers it, or
+else within five seconds: a user is read again after `KNOWN_MS`, and every `POLL_S` (while the bus
+is connected, every `CHECK_S`) users who were recently deactivated, deleted or erased are looked up,
+to end their open connections.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DropCached = Callable[[Collection[tuple[str, str]]], None]
 
 
 class UserState(Enum):
-    """What is known of a user."""
+    """The state of a user."""
 
     ACTIVE = auto()
     UNKNOWN = auto()  # never created: may use a token
@@ -82,7 +82,7 @@ class ActiveUsers:
         self._recently_gone: set[tuple[str, str]] = set()
 
     async def is_active(self, app_id: str, user_id: str) -> bool:
-        """Return whether a user may use a token; one that was never created may."""
+        """Return whether a user may use a token, which includes users who were never created."""
         return await self._find(app_id, user_id) in _MAY_USE_TOKENS
 
     async def check_present(
@@ -124,7 +124,7 @@ class ActiveUsers:
         state: str,
         is_erased: bool,  # noqa: FBT001 - as it was published
     ) -> None:
-        """Apply what is known of a user since a change on any node."""
+        """Apply a published change of a user, made on this node or another."""
         owner = (app_id, user_id)
         self._known.forget(owner)
         if is_erased:
@@ -141,7 +141,7 @@ class ActiveUsers:
         return (app_id, user_id) in self._recently_gone
 
     async def is_gone(self, app_id: str, user_id: str) -> bool:
-        """Return whether a user was deleted or erased; one that was never created was not."""
+        """Return whether a user was deleted or erased; False for one who was never created."""
         return self._gone is not None and await self._gone.is_gone(app_id, user_id)
 
     async def forget(self, app_id: str, user_id: str) -> None:

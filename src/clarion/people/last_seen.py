@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 
 class LastSeen:
-    """Collects the users who send requests, and those who are `connected` at each write."""
+    """Collects the users who send requests, and at each write those who are `connected`."""
 
     def __init__(
         self, users: Users, clock: Clock, connected: Callable[[], Collection[Key]]
@@ -44,7 +44,7 @@ class LastSeen:
             self._waiting.add(key)
 
     async def write(self, now: int, limit: int) -> int:
-        """Write at most `limit` of those who were noted or are connected; return how many."""
+        """Write at most `limit` of the noted and the connected users; return how many."""
         async for key in self._pace.over(list(self._connected())):
             self.note(*key)
         some = list(islice(self._waiting, limit))

@@ -76,8 +76,9 @@ def replace_preferences(
 ) -> Preferences:
     """Return preferences with only the given values.
 
-    A toggle that equals what is effective before and after was read, not chosen: it stays as it was
-    set. Otherwise, putting back what was read would turn off each type of a category that is off.
+    A toggle that equals the effective value both before and after was probably read, not chosen,
+    and keeps its setting. Otherwise, storing a read response again would turn off every type of a
+    category that is off.
     """
     new = update(Preferences(), **given)
     as_set = Preferences(categories=new.categories, types=old.types)

@@ -119,7 +119,7 @@ class Backup(ProfileGroup, frozen=True):
     """What the user chose for backups in your system."""
 
     auto_backup: bool | None = None
-    """Whether backups are made by themselves."""
+    """Whether backups are made automatically."""
     frequency: BackupFrequency | None = None
     """How often a backup is made."""
     retention_days: Days | None = None

@@ -108,7 +108,7 @@ FIND_BY_EMAIL = statement(
     f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND email_key = :email_key
     AND {_LIVES} LIMIT :limit""",
 )
-# Limited before those who were deleted are left out, as are the followers below.
+# Limited before deleted users are left out, as are the followers below.
 LIST = statement(
     "list_users",
     f"""SELECT {USERS.columns}, id FROM users WHERE app_id = :app_id AND id > :after
@@ -189,7 +189,7 @@ LIST_FOLLOWED = statement(
     """SELECT topic FROM follows WHERE app_id = :app_id AND user_id = :user_id AND topic > :after
     ORDER BY topic LIMIT :limit""",
 )
-# Limited before those who are not active are left out: there may be a million of them.
+# Limited before inactive users are left out: there may be a million of them.
 LIST_FOLLOWERS = statement(
     "list_followers",
     """SELECT found.user_id, users.status FROM (
@@ -230,7 +230,7 @@ class Users:
         return USERS.read(row), row[-1] == 1
 
     async def get(self, app_id: str, user_id: str) -> User | None:
-        """Return the user, whether active or not; None if there is none."""
+        """Return the user, whether active or not, or None."""
         return USERS.first(await self._engine.fetch(GET, app_id=app_id, id=user_id))
 
     async def find_many(self, app_id: str, ids: Collection[str]) -> dict[str, User]:
@@ -371,7 +371,7 @@ class Users:
 
         Sorted by what is searched for: name, creation or last activity; otherwise by id. A page
         with several conditions may have fewer than `limit`, even none, and a cursor: it reads a
-        bounded part of the users for whom the first of them holds.
+        bounded number of users that meet the first condition.
         """
         query, values = _choose_list(chosen, after)
         read = limit if _count_conditions(chosen) <= 1 else max(limit, READ_FOR_PAGE)
@@ -387,7 +387,7 @@ class Users:
         )
 
     async def touch(self, seen: Collection[tuple[str, str]], now: int) -> None:
-        """Set when users, given as app and id, were last seen; no more than once a minute each."""
+        """Set when users, given as app and id, were last seen, at most once a minute for each."""
         if not seen:
             return
         times = {"now": now, "before": now - SEEN_EVERY_MS}
@@ -505,7 +505,7 @@ def _change(stored: StoredUser, version: int) -> Unit:
 
 
 def _choose_list(chosen: UserFilter, after: str | None) -> tuple[Statement, dict[str, Value]]:
-    """Return the list of the condition that leaves out most, and its values."""
+    """Return the list statement for the most selective condition, and its values."""
     by_id: dict[str, Value] = {"after": after or ""}
     if found := _choose_few(chosen, by_id):
         return found
@@ -524,7 +524,7 @@ def _choose_list(chosen: UserFilter, after: str | None) -> tuple[Statement, dict
 def _choose_few(
     chosen: UserFilter, by_id: dict[str, Value]
 ) -> tuple[Statement, dict[str, Value]] | None:
-    """Return the list of a condition that names users or a tag; None if there is none."""
+    """Return the list statement for a condition on users or a tag, or None."""
     if chosen.email is not None:
         return FIND_BY_EMAIL, {"email_key": fold_email(chosen.email)}
     if chosen.ids is not None:

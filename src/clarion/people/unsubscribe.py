@@ -1,7 +1,7 @@
 """Links by which the reader of an email turns its type off, without signing in.
 
-The token is encrypted and authenticated (AES-SIV, RFC 5297) with a key made from the master key:
-nobody else can make one, or read the user from it. It does not expire, since an email does not.
+The token is encrypted and authenticated (AES-SIV, RFC 5297) with a key derived from the master key:
+nobody else can create one, or read the user from it. It does not expire, since an email does not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY_BYTES = 64
 
 
 class OptOut(NamedTuple):
-    """What a link turns off."""
+    """The preference that a link turns off."""
 
     app_id: str
     user_id: str

@@ -1,8 +1,8 @@
 """Reads messages for connected devices that no other node has announced to this one.
 
-While the bus is disconnected, another node cannot forward what it accepts. What it has just stored
-is found by `RecentMessages`; here all connections are compared with the store, every ten seconds
-and once more when the bus is connected again: also subscriptions, and messages stored late.
+While the bus is disconnected, another node cannot forward the messages it accepts. `RecentMessages`
+finds those just stored; this module compares all connections with the store, every ten seconds and
+when the bus is connected again, including subscriptions and messages stored late.
 """
 
 from __future__ import annotations

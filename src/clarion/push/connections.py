@@ -41,13 +41,13 @@ class TopicCursor:
         return {sequence for sequence, priority in self.deferred.items() if priority >= least}
 
     def start(self, due: Collection[int]) -> int:
-        """Return the sequence after which to read what is due and what is new."""
+        """Return the sequences after which to read due and new messages."""
         return min(due, default=self.read + 1) - 1
 
     def take(
         self, found: Sequence[Message], due: Collection[int], least: PushPriority, *, is_all: bool
     ) -> list[Message]:
-        """Process what was read after `start`; return the messages to send."""
+        """Process the messages read after `start`; return those to send."""
         last = self.read if is_all else found[-1].sequence
         for sequence in due:
             if sequence <= last:  # it is in `found`, or was deleted

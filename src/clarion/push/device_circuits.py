@@ -45,7 +45,7 @@ class Ending(msgspec.Struct, frozen=True):
 
     @property
     def counts_ms(self) -> int:
-        """How long it counts as a failure; 0 if it is none."""
+        """How long it counts as a failure; 0 if it is not one."""
         if self.code in _FAULTS or self.has_unacknowledged:
             return FAILURE_MS
         return SHORT_COUNTS_MS if self.lasted_ms < SHORT_MS else 0

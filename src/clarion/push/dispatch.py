@@ -149,9 +149,9 @@ class Dispatch:
     async def announce(
         self, message: Message, status: MessageStatus, *, is_repeat: bool = False
     ) -> None:
-        """Offer a stored message to the device's connection, and apply the limit of what is stored.
+        """Offer a stored message to the device's connection, and trim the stored messages.
 
-        A repeat may have been delivered before: the connection reads from the store if it waits.
+        A repeat may have been delivered before: the connection reads the store to see if it waits.
         """
         # Looked up after the commit: a device that connected meanwhile is not missed.
         connection = self._connections.get(message.device_id)
@@ -188,7 +188,7 @@ class Dispatch:
         self._connections.add(device.id, connection)
         self.forwarding.bus.hold(device.id, session.connected_at)
         self._note_seen(device.id, session.connected_at)
-        # Read when other nodes know the connection: what they store later is forwarded to it.
+        # Read when other nodes know the connection: they forward what they store later.
         await self.forwarding.bus.settle()
         await self.topics.resume(connection, device, known)
         pending = await self._messages.count_waiting(
@@ -210,7 +210,7 @@ class Dispatch:
         self._stored.forget(device_id)
 
     async def find_recent(self, after: int, limit: int) -> Sequence[tuple[int, str]]:
-        """Return what waits after a sequence for devices of the apps that are connected here."""
+        """Return the messages waiting after a sequence for devices of these apps connected here."""
         app_ids = self._connections.list_apps()
         if not app_ids:
             return ()
@@ -218,12 +218,12 @@ class Dispatch:
         return await self._messages.find_recent(app_ids, after=after, now=now, limit=limit)
 
     def read_stored(self, device_ids: Iterable[str]) -> None:
-        """Have the connected ones among the devices read what is stored."""
+        """Let those of the devices that are connected here read the stored messages."""
         for connection in self._connections.find(device_ids):
             read_store(connection)
 
     async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
-        """Have connections of an app read what is stored, in case that it was not announced."""
+        """Let connections of an app read stored messages, in case these were not announced."""
         ready = [each for each in connections if each.session.is_ready]
         devices = [each.session.device.id for each in ready if each.session.device is not None]
         for device_id in await self._messages.find_waiting(devices, self._clock.now()):

@@ -49,7 +49,7 @@ class Forwarding:
             self.bus.send_to_holder(MESSAGE, message.device_id, encode(message))
 
     def announce_waiting(self, device_id: str) -> None:
-        """Have a device's connection on another node read what is stored."""
+        """Let a device's connection on another node read the stored messages."""
         self.bus.send_to_holder(WAITING, device_id, encode(device_id))
 
     def withdraw(self, device_id: str, message_id: str) -> None:

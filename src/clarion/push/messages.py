@@ -17,9 +17,9 @@ class Messages(Protocol):
     ) -> bool:
         """Store a message once; False if the device had one with the same id within 24 hours.
 
-        Of the device's messages that wait and have the same collapse id, all but the newest expire
-        as `collapsed`: usually the older ones, or this one if a newer one was stored before it.
-        Messages of notifications collapse only such, and others only others.
+        Of the device's waiting messages with the same collapse id, all but the newest expire as
+        `collapsed`: usually the older ones, or this one if a newer one was stored before it.
+        Messages of notifications and other messages do not collapse each other.
 
         When the last message of a notification ends, whichever method ends it, so does its push
         delivery if that is `sent`: as `delivered` if a device acknowledged one, else as `expired`
@@ -44,14 +44,14 @@ class Messages(Protocol):
         """Return how many stored messages wait and have not expired, counted up to `limit`."""
 
     async def find_waiting(self, device_ids: Collection[str], now: int) -> frozenset[str]:
-        """Return for which of these devices, at most 500, stored messages wait, in one read."""
+        """Return which of these devices (at most 500) have waiting messages, in one read."""
 
     async def find_recent(
         self, app_ids: Collection[str], *, after: int, now: int, limit: int
     ) -> Sequence[tuple[int, str]]:
-        """Return sequence and device of what waits after a sequence, in this order, in one read.
+        """Return sequence and device of messages that wait after a sequence, in order, in one read.
 
-        Of the devices of some apps; at most `limit`.
+        At most `limit`, for the devices of some apps.
         """
 
     async def acknowledge(
@@ -71,7 +71,7 @@ class Messages(Protocol):
         """Expire a message as `cancelled`; False if it does not wait, or is of a notification."""
 
     async def trim(self, device_id: str, keep: int, now: int) -> int:
-        """Expire as `overflow` what waits beyond `keep`: lowest priority first, then oldest.
+        """Expire waiting messages beyond `keep` as `overflow`: lowest priority first, then oldest.
 
         Returns how many were expired.
         """

@@ -43,7 +43,7 @@ class GatewayMetrics:
     def observe_delivery(self, priority: int, seconds: float | None) -> None:
         """Count a delivered message, with the time since it was accepted.
 
-        None for one that waited for its device to connect: that says nothing of the gateway.
+        None if it waited for its device to connect: that time says nothing about the gateway.
         """
         self._sent[priority, "delivered"] += 1
         if seconds is not None:
@@ -66,7 +66,7 @@ def watch_devices(
     connections: Connections,
     count_open_circuits: Callable[[], int],
 ) -> None:
-    """Export what the registry of devices and the table of connections count by themselves."""
+    """Export the counts of the registry of devices and the table of connections."""
 
     def read() -> Iterable[Metric]:
         hits = {("token",): devices.hits, ("connection",): connections.hits}

@@ -1,7 +1,7 @@
 """Registers devices, and caches them by token.
 
-A change on this node is seen at once, a change on another one when the bus brings it. While the bus
-is disconnected, what is cached is used for seconds only.
+A change on this node is seen at once, a change on another node when the bus delivers it. While the
+bus is disconnected, cached values are used only for seconds.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Registry:
         return device
 
     def _is_fresh(self, entry: tuple[int, Device | None], now: int) -> bool:
-        """Return whether what is cached may be used: less time if no device is valid."""
+        """Return whether a cached value may be used; for less time if no device is valid."""
         read_at, device = entry
         if device is not None and device.invalidated_at is None:
             return True

@@ -1,6 +1,6 @@
 """The protocol of one device connection, without any I/O.
 
-The mailbox is the head of what is stored for the device: when it is full, the rest stays in the
+The mailbox is the head of the device's stored messages: when it is full, the rest stays in the
 store and is read when acknowledgements have made room.
 """
 
@@ -56,7 +56,7 @@ class Dropped(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refill(msgspec.Struct, frozen=True, gc=False):
-    """Read more of what is stored, of this priority and higher, and call `refill`."""
+    """Read more stored messages of this priority and higher, and call `refill`."""
 
     least: PushPriority
 
@@ -221,7 +221,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     # From the endpoint and dispatch.
 
     def welcome(self, pending: int, *, has_missed: bool = True) -> list[Effect]:
-        """Answer the hello, and begin to send what is stored.
+        """Answer the hello, and begin to send the stored messages.
 
         `has_missed` is False if nothing was stored when messages could already be offered to the
         connection: then the store is read only if something has been offered since.
@@ -242,7 +242,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
     def offer(self, message: Message, now: int) -> tuple[bool, list[Effect]]:
         """Accept a message that was just stored; return whether it was taken.
 
-        One that is not taken is read from the store later, or is lost if it is not stored.
+        If not, it is read from the store later; a message that is not stored is lost.
         """
         if self.is_closed or not self.is_ready or self._has(message):
             self._is_behind = self._is_behind or not self.is_ready
@@ -345,7 +345,7 @@ class DeviceSession(Session[Frame, DeviceRequest]):
         return not self._in_flight and not self._acking
 
     def open_window(self) -> list[Effect]:
-        """Send messages of every priority, if some were put off and the device is enabled."""
+        """Send messages of every priority, if some were deferred and the device is enabled."""
         if not self._has_deferred or not self.is_enabled:
             return []
         self._backlog_least = PushPriority.LOW

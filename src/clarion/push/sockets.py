@@ -131,7 +131,7 @@ class DeviceEndpoint:
             )
 
     async def tick(self, now: int) -> None:
-        """Open the window for low priorities, once a period, and announce what was put off."""
+        """Open the window for low priorities, once a period, and announce deferred messages."""
         self.clock_offset.read()
         self._circuits.forget_old(now)
         for device_id in self._circuits.take_put_off(now):
@@ -175,7 +175,7 @@ class DeviceEndpoint:
         return await self._origins.is_allowed(app_id, origin)
 
     def _is_full(self, device: Device) -> bool:
-        """Whether the app has the most connections allowed; one that is replaced does not count."""
+        """Whether the app is at its limit of connections; one that is replaced does not count."""
         is_new = self._connections.get(device.id) is None
         return is_new and self._connections.count(device.app_id) >= self._app_limit
 

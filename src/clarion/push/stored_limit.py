@@ -12,7 +12,7 @@ ENTRIES_LIMIT = 100_000
 
 @dataclass(slots=True)
 class StoredLimit:
-    """Trims what is stored for a device when it exceeds the limit.
+    """Trims the stored messages of a device when they exceed the limit.
 
     Counting and trimming cost more than a push, so both are done for one push in many: a device
     may have a sixteenth more stored than the limit, 62 of 1,000.
@@ -35,7 +35,7 @@ class StoredLimit:
         return count >= (self.limit + slack if is_exact else slack)
 
     async def trim(self, device_id: str) -> None:
-        """Count what is stored, and remove what is beyond the limit."""
+        """Count the stored messages, and remove those beyond the limit."""
         most, now = self.limit + self.limit // 16, self.clock.now()
         is_exact, count = self._counts.get(device_id, (False, 0))
         if not is_exact:
@@ -48,5 +48,5 @@ class StoredLimit:
             self._counts[device_id] = (True, min(count, self.limit if trimmed else most))
 
     def forget(self, device_id: str) -> None:
-        """Start again from zero: a device that connects or disconnects changes what is stored."""
+        """Start again from zero: connecting and disconnecting change the stored messages."""
         self._counts.pop(device_id, None)

@@ -14,7 +14,7 @@ BATCH_LIMIT = 32
 
 
 class TopicBatch:
-    """What is the same for every subscriber, computed once."""
+    """The parts that are the same for every subscriber, computed once."""
 
     __slots__ = (
         "are_stored",

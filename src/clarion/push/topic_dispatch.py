@@ -97,7 +97,7 @@ class TopicDispatch:
             await self._has_room.wait()
 
     def _start_offering(self, message: Message) -> deque[Message]:
-        """Return the queue of a topic; what is added to it is offered."""
+        """Return the queue of a topic, from which messages are offered."""
         key = (message.app_id, message.topic or "")
         waiting = self._offering.get(key)
         if waiting is None:
@@ -255,7 +255,7 @@ class TopicDispatch:
     async def catch_up(self, app_id: str, connections: Collection[Connection]) -> None:
         """Compare the subscriptions of an app's connections with the store.
 
-        This finds what was subscribed, unsubscribed or published on other nodes.
+        This finds subscriptions, unsubscriptions and messages from other nodes.
         """
         # A connection that resumes reads its subscriptions itself.
         before = {

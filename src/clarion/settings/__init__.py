@@ -142,23 +142,23 @@ class Settings:
         "off",
         "on",
         "WHETHER",
-        "on: the page /demo, on which two users of the demo app notify each other, for this "
-        "machine alone. With SQLite.",
+        "on: serve the page /demo, on which two users of the demo app notify each other, only to "
+        "this machine. Needs SQLite.",
     )
     clock: str = _choice(
         "system",
         "test",
         "WHICH",
-        "system; or test, a clock that `POST /v1/test/clock` moves ahead, for tests of your own: "
-        "only with SQLite, and in a data directory that is for tests alone.",
+        "system; or test, a clock that `POST /v1/test/clock` moves ahead, for your own tests: only "
+        "with SQLite, and in a data directory that is used only for tests.",
     )
     grace_s: int = _number(10, 1, 600, "How long a stop waits for running requests.")
     drain_s: int = _number(
         0,
         0,
         600,
-        "How long a server that is stopping still serves while `/ready` answers 503, so that "
-        "load balancers notice.",
+        "How long a stopping server still serves requests while `/ready` answers 503, so that load "
+        "balancers notice.",
     )
     max_body_bytes: int = _number(1_048_576, 8192, 67_108_864, "Maximum size of a request body.")
     max_header_bytes: int = _number(16_384, 8192, 1_048_576, "Maximum size of the request headers.")
@@ -166,8 +166,9 @@ class Settings:
         1000,
         1,
         1_000_000,
-        "HTTP connections from one address (64 bits of IPv6) to one node; more are closed. Not "
-        "counted: this machine itself. Raise it for a proxy on another machine.",
+        "HTTP connections from one address (an IPv6 /64 network counts as one) to one node; more "
+        "are closed. Connections from this machine do not count. Raise it for a proxy on another "
+        "machine.",
     )
     requests_per_minute: int = _number(
         60_000, 1, 100_000_000, "Requests per minute and API key; with Redis, on all nodes."
@@ -200,7 +201,7 @@ class Settings:
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Networks of proxies, separated by commas. Over --listen, their X-Forwarded-For and "
         "X-Forwarded-Proto are believed; over --tls-listen they are TCP proxies, and addresses of "
-        "clients are unknown. A proxy that is not named passes for the client itself. Empty: none."
+        "clients are unknown. A proxy that is not listed is taken for the client. Empty: none."
     )
     proxy_protocol: str = _choice(
         "off",
@@ -210,7 +211,10 @@ class Settings:
         "connection with a header of the PROXY protocol, version 2, which names the client.",
     )
     user_token_hours: int = _number(
-        24, 1, 87_600, "How far ahead the `exp` of a user token may be; later is answered 401."
+        24,
+        1,
+        87_600,
+        "How far ahead the `exp` of a user token may be; a later one is answered 401.",
     )
     refused_schemes: frozenset[str] = _setting(
         ",".join(REFUSED_SCHEMES),
@@ -222,8 +226,8 @@ class Settings:
         "",
         parse.public_url,
         "URL",
-        "How this installation is reached from outside, for links in emails, status callbacks and "
-        "Web Push endpoints. Empty: http:// and the address of --listen.",
+        "URL at which this installation is reached from outside, for links in emails, status "
+        "callbacks and Web Push endpoints. Empty: http:// and the address of --listen.",
     )
     allow_private_targets: tuple[IPv4Network | IPv6Network, ...] = _networks(
         "Private networks that webhooks and Web Push may call, like 10.0.0.0/8, separated by "
@@ -274,8 +278,8 @@ class Settings:
         500,
         1,
         2000,
-        "WebSocket connections of one address that have not authenticated; one more closes the "
-        "oldest. Behind a reverse proxy, which is one address: 2000.",
+        "Unauthenticated WebSocket connections from one address; one more closes the oldest. "
+        "Behind a reverse proxy, which is one address: 2000.",
     )
     app_devices_connected: int = _number(
         100_000,
@@ -287,21 +291,21 @@ class Settings:
         5,
         0,
         1_000,
-        "Connections of a device that fail, one after the other, before it is refused for 15 to "
-        "30 seconds; 0 for never.",
+        "Failed connections of a device in a row before it is refused for 15 to 30 seconds; 0 for "
+        "never.",
     )
     category_per_hour: int = _number(
         0,
         0,
         1_000_000,
-        "Notifications per user, category and hour, unless the app says otherwise; more are held. "
-        "0: no limit.",
+        "Notifications per user, category and hour, unless the app has its own limit; more are "
+        "held. 0: no limit.",
     )
     user_per_hour: int = _number(
         0,
         0,
         1_000_000,
-        "Notifications per user and hour, unless the app says otherwise; more are held. "
+        "Notifications per user and hour, unless the app has its own limit; more are held. "
         "0: no limit.",
     )
     queue_age_limit_s: int = _number(
@@ -431,7 +435,7 @@ def _parse(given: Iterable[_Given], faults: list[str]) -> dict[str, Any]:
 
 
 def find_unknown(environment: Mapping[str, str]) -> list[str]:
-    """Return what to warn of: variables that look like settings and are none."""
+    """Return variables that look like settings but are not, for a warning."""
     return [
         _explain_unknown(key, variable)
         for variable in sorted(environment)

@@ -104,7 +104,7 @@ class LimitedProtocol(WSProtocol):  # type: ignore[misc]
         if self.transport is not None:
             self.transport.disconnect(graceful=False)
         elif accepted is not None:
-            # The handshake of TLS is under way: it fails.
+            # The handshake of TLS is in progress: it fails.
             with contextlib.suppress(OSError):
                 accepted.shutdown(socket.SHUT_RDWR)
 

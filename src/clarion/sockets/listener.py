@@ -86,8 +86,8 @@ class SocketListener:
     async def stop(self, grace_s: float, *, is_gentle: bool = False) -> None:
         """Accept no more connections, close the open ones with 1012, finish background work.
 
-        If it is gentle, they are closed one by one, at random moments within half of the grace
-        period: clients connect to other nodes, which would otherwise have them all at once.
+        A gentle stop closes them one by one, at random moments within half of the grace period, so
+        that the clients do not all reconnect to other nodes at once.
         """
         for acceptor in self._acceptors:
             acceptor.close()
@@ -123,7 +123,7 @@ class SocketListener:
 
 
 async def _end_after(delay_s: float, socket: Socket[Any], settle_s: float) -> None:
-    """Close a socket when its client has acknowledged what was sent, or would get it again."""
+    """Close a socket after its client has acknowledged, so that nothing is sent to it twice."""
     await asyncio.sleep(delay_s)
     socket.session.drain()
     give_up = asyncio.get_running_loop().time() + settle_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Protocol
 
-# Each may have a handshake of TLS under way and 28 KiB in its buffer: 200 MiB at most.
+# Each may have a handshake of TLS in progress and 28 KiB in its buffer: 200 MiB at most.
 UNAUTHENTICATED_LIMIT = 2_000
 # Addresses from which a client has authenticated, remembered after its connection.
 KNOWN_LIMIT = 10_000
@@ -77,7 +77,7 @@ class Newcomers:
                 del self._by_address[newcomer.address]
 
     def drop_oldest(self) -> bool:
-        """Close the oldest stranger, or else the oldest known one; False if there is none."""
+        """Close the oldest connection, from an unknown address if possible; False without any."""
         oldest = next(iter(self._strangers), None) or next(iter(self._known), None)
         if oldest is not None:
             self._drop(oldest)

@@ -43,7 +43,7 @@ class CloseCode(IntEnum):
 
 
 class ClientFrame(msgspec.Struct, tag_field="type", forbid_unknown_fields=True):
-    """What a client sends; the tag is its `type`."""
+    """A frame from a client; the tag is its `type`."""
 
 
 class Ping(ClientFrame, tag="ping"):
@@ -176,7 +176,7 @@ class Session(ABC, Generic[F, E]):
         return now - self.received_at >= SILENCE_LIMIT_MS
 
     def drain(self) -> None:
-        """Start nothing new: the connection is closed when what is under way is done."""
+        """Start nothing new; the connection is closed when running work is done."""
 
     @property
     def is_drained(self) -> bool:
@@ -185,7 +185,7 @@ class Session(ABC, Generic[F, E]):
 
     @abstractmethod
     def resume(self, now: int) -> Effects[E]:
-        """Continue after the socket has taken what was written."""
+        """Continue after the socket has accepted the written data."""
 
     def end(self, code: CloseCode, reason: str) -> Effects[E]:
         """Close the connection; nothing is sent on it after that."""

@@ -40,7 +40,7 @@ _REASON_LIMIT_BYTES = 123
 
 
 class SocketEndpoint(Protocol[S_contra, E_contra]):
-    """What is served at one path: makes its sockets and carries out their own effects."""
+    """The endpoint of one path: creates its sockets and carries out their effects."""
 
     path: bytes
     clock: Clock
@@ -62,7 +62,7 @@ class SocketEndpoint(Protocol[S_contra, E_contra]):
         """Release what belongs to a socket that was closed. May be called twice."""
 
     async def tick(self, now: int) -> None:
-        """Do what is due at a heart-beat, after the ticks of the sockets."""
+        """Run the work due at a heart-beat, after the ticks of the sockets."""
 
     async def finish(self, grace_s: float) -> None:
         """Wait for background work as long as the grace lasts, then cancel it."""

@@ -10,7 +10,7 @@ from clarion.telemetry.outages import log_failure
 
 
 class BackgroundTasks:
-    """Runs coroutines to their end; one that fails with an error of ours is logged."""
+    """Runs coroutines to their end; one that fails with an error of Clarion is logged."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -21,7 +21,7 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self, grace_s: float) -> None:
-        """Wait for what is running as long as the grace lasts, then cancel it."""
+        """Wait for running tasks during the grace period, then cancel them."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
         for task in self._tasks:

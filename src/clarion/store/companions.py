@@ -18,7 +18,7 @@ class Companion(Protocol):
     """Something that has a step to be written with the next unit of its task."""
 
     def take(self) -> Step | None:
-        """Return the step if it is still to be written; it is then under way."""
+        """Return the step if it is still to be written; it is then in progress."""
 
     def settle(self, *, is_written: bool) -> None:
         """Record whether the unit with the step was committed."""

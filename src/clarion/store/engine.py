@@ -54,10 +54,10 @@ class Engine(Protocol):
         """
 
     async def scrub(self) -> bool:
-        """Remove what was deleted from the files of the database, as far as the engine can.
+        """Remove deleted data from the files of the database, as far as the engine can.
 
-        SQLite overwrites what is deleted; this removes it from the log, too. False if that must be
-        tried again, because somebody reads. On PostgreSQL its own vacuum does it, later.
+        SQLite overwrites deleted data; this removes it from the log, too. False if that must be
+        tried again, because a read is running. On PostgreSQL the vacuum does it later.
         """
 
     async def read_time(self) -> int | None:

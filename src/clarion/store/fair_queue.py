@@ -19,7 +19,7 @@ ROW_BYTES = 1024
 # What one owner may have of a batch while others are active: they wait for the batch that runs and
 # for the one they are in. It takes about a millisecond to write.
 SHARED_BYTES = 32 * 1024
-# If the others have no more than this waiting, their batch is a short one, every other time.
+# If the others have at most this much waiting, their batch is a short one, every other time.
 LIGHT_BYTES = 16 * 1024
 # An owner counts as active for about this number of batches after its last unit.
 ACTIVE_BATCHES = 1_000
@@ -29,7 +29,7 @@ Waiting = tuple[Unit, int, _Future]
 
 
 class _OfOwner:
-    """What waits of one owner, oldest first."""
+    """The waiting units of one owner, oldest first."""
 
     __slots__ = ("bytes", "units")
 
@@ -60,10 +60,10 @@ class FairQueue:
         self._is_light = False  # the last batch
 
     def add(self, unit: Unit, size: int, future: _Future) -> None:
-        """Add a unit; `Overloaded` if there is no space for one more of its owner.
+        """Add a unit; `Overloaded` if its owner has no space for another.
 
-        An app may have as many units and bytes waiting as are still free: alone it gets half of
-        the space, beside another greedy one a third, and there is always some for the next.
+        The waiting units and bytes of an app may be at most as many as are still free: alone it can
+        use half of the space, two busy apps a third each, and some is always left for others.
         """
         # While half of the space is free, nobody can have more than that.
         if self.units * 2 >= self._units_limit or (self.bytes + size) * 2 >= self._bytes_limit:

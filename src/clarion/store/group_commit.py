@@ -1,8 +1,8 @@
 """Group commit: all waiting units are committed in one durable transaction.
 
-The caller submits a unit and awaits it. While a commit is running, the next batch collects, so
-batches grow with the load and no timer is needed. A batch is limited in units and in bytes, so that
-the next one begins soon, whatever one app writes.
+The caller submits a unit and awaits it. While a commit is running, the next batch forms, so batches
+grow with the load and no timer is needed. A batch is limited in units and in bytes, so that the
+next one starts soon, no matter how much one app writes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clarion.telemetry.tallies import Tally
 
 # After this time the disk or database is assumed to be stuck, and new units are refused.
 COMMIT_LIMIT_S = 10.0
-# Each caller goes on with its request then, in the same turn of the loop.
+# Each caller continues with its request then, in the same turn of the loop.
 RESOLVED_AT_ONCE = 100
 Rows = tuple[tuple[Row, ...], ...]
 # A larger batch gains nothing: the fsync is a small part of the 10 to 50 ms of its commit.

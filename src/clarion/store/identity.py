@@ -1,4 +1,4 @@
-"""What a database says about itself, in SQL: its id, an unfinished copy, and retired keys."""
+"""The state of a database as a whole, in SQL: its id, an unfinished copy, and retired keys."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A field of a record is a column of the same name. Texts, numbers and bytes are stored as they are,
 enums by their value, flags as 0 or 1, everything else (lists, objects) as JSON, unless `codecs`
-names the field. One that is named in `inline` has its fields among the columns instead. A field
-named in `without` is no column; an object that is read has its default.
+names the field. A field named in `inline` has its own fields among the columns instead. A field
+named in `without` has no column; objects that are read have its default.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _encode = msgspec.json.Encoder().encode
 class Record(Generic[T]):
     """How objects of one type are rows of one table.
 
-    `columns` and `parameters` are the two halves of an INSERT; `bind` returns the row for one that
-    has no other parameters, `values` the same by name. `read` takes a row whose first values are
-    the columns in that order; what a statement selects beyond them is ignored.
+    `columns` and `parameters` are the two halves of an INSERT; `bind` returns the row for an INSERT
+    without other parameters, `values` the same by name. `read` takes a row whose first values are
+    the columns in that order; further columns are ignored.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ def _fits(decode: Callable[[str], Any], text: str) -> bool:
 
 
 def _written(each: _Field, scope: dict[str, Any]) -> str:
-    """Return the expression for a column's value; what it calls is added to the scope."""
+    """Return the expression for a column's value; add the functions it calls to the scope."""
     value = "row." + ".".join(each.path)
     if each.write is not _write_enum:
         return _convert(each, value, each.write, scope)

@@ -1,7 +1,7 @@
 """Changes of one row, one after the other.
 
-A change is read, edited and written if nobody else changed the row meanwhile. Of many at once on
-this node all but one would be in vain each time; so they wait for each other.
+A change is read, edited and written if the row has not changed in between. Of many concurrent
+changes on this node, all but one would conflict and retry; so they wait for each other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RowTurns:
 
     @asynccontextmanager
     async def take(self, app_id: str, row_id: str) -> AsyncIterator[None]:
-        """Wait until no other change of a row is under way; `Overloaded` if too many wait."""
+        """Wait until no other change of a row is in progress; `Overloaded` if too many wait."""
         key = (app_id, row_id)
         count = self._counts.get(key, 0)
         if count > WAITING_LIMIT:

@@ -11,7 +11,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 KEYS_LIMIT = 100
-# After each read, so that those who come together are few reads however fast the database is.
+# After each read, so that concurrent callers share few reads, however fast the database is.
 PAUSE_S = 0.02
 
 
@@ -71,5 +71,5 @@ class SharedReads(Generic[K, V]):
 
 
 def _open(futures: Iterable[asyncio.Future[T]]) -> Iterator[asyncio.Future[T]]:
-    """Return the futures of those who still wait."""
+    """Return the futures of callers who still wait."""
     return (future for future in futures if not future.done())

@@ -1,4 +1,4 @@
-"""Slots for reads that take long: few at once, one of each app, and nobody waits for ever."""
+"""Slots for long reads: a few at a time, one per app, with a limit for the wait."""
 
 from __future__ import annotations
 

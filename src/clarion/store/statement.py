@@ -34,11 +34,11 @@ class Unit(NamedTuple):
     """Steps that are committed together or not at all.
 
     `key` is the id of what the unit changes (a user, a device). Batches are written in key order,
-    so that two nodes that write the same rows wait for each other instead of deadlocking.
-    `owner` is the id of the app whose request it is part of: apps share the writer fairly.
-    `is_aside` is true of what a request writes apart from its change, such as counts of attempts:
-    the entry of the audit log does not join it.
-    `is_last` is true of one that ends what other units of its batch may add: it is run after them.
+    so that two nodes that write the same rows wait for each other instead of deadlocking. `owner`
+    is the id of the app whose request it is part of: apps share the writer fairly. `is_aside` marks
+    writes of a request apart from its change, such as counts of attempts: the entry of the audit
+    log is not added to it. `is_last` marks a unit that ends rows which other units of its batch may
+    add: it runs after them.
     """
 
     key: str
@@ -95,9 +95,9 @@ def keys_of(keys: Iterable[str]) -> str:
 def statement(name: str, sql: str) -> Statement:
     """Compile a statement with `:named` parameters.
 
-    What is written as `/*postgres … */` is a comment for SQLite; PostgreSQL runs it. A guard whose
-    rows nobody reads can end with `/*postgres RETURNING … */`: SQLite counts what it changes, which
-    takes less time.
+    Text inside `/*postgres … */` is a comment for SQLite; PostgreSQL runs it. A guard whose rows
+    are not read can end with `/*postgres RETURNING … */`: SQLite counts the changed rows instead,
+    which is faster.
 
     Both engines read `$1`, `$2`, …: PostgreSQL by number; SQLite reads them as names and numbers
     them in the order in which they first appear, which is their order here.

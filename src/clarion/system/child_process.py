@@ -25,7 +25,7 @@ class Child(NamedTuple):
 
 
 async def open_child(module: str, *arguments: str, **options: Any) -> Child:
-    """Start a module of ours as a process; its first argument is the descriptor of its socket."""
+    """Start a module as a process; its first argument is the descriptor of its socket."""
     import asyncio  # noqa: PLC0415 - the child does without: it is half of what it would import
 
     ours, theirs = socket.socketpair()

@@ -1,4 +1,4 @@
-"""Why another server could not be used, in words, with the technical name beside them."""
+"""Why another server could not be used, in words, with the technical name."""
 
 from __future__ import annotations
 

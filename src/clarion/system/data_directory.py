@@ -200,17 +200,17 @@ class DataDirectory:
         write_private(self.master_key, b"".join(keys))
 
     def reserve(self, *, for_tests: bool) -> None:
-        """Make sure that a directory serves tests that move the clock, or everything else.
+        """Make sure that a directory is used either with a test clock or with the system clock.
 
-        In a time to come, everything that is stored expires. So the data of a server whose clock
-        is that of the system must never be served by one that moves it, nor the other way round.
+        In the future, all stored data expires. So a server with a test clock must never use the
+        data of a server with the system clock, nor the other way round.
         """
         if for_tests and not self._lock.exists():  # it has never been served
             self._for_tests.touch(mode=0o600)
         if for_tests != self._for_tests.exists():
             raise StartError(
                 f"{self.path} was served without --clock test, and moving the clock would expire "
-                "what is in it. Choose another directory with --data."
+                "its data. Choose another directory with --data."
                 if for_tests
                 else f"{self.path} is for tests: its clock was moved. Start with --clock test, or "
                 "choose another directory with --data."

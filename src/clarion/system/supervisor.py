@@ -16,7 +16,7 @@ LONGEST_PAUSE_S = 30.0
 FAILURES_LIMIT = 3
 STABLE_S = 300.0
 # A cancellation that comes when something was just done can be lost, in libraries too (until Python
-# 3.12 in `asyncio.wait_for`). So a loop that goes on is cancelled again, and at last left behind.
+# 3.12 in `asyncio.wait_for`). So a loop that continues is cancelled again, and finally abandoned.
 _CANCELLATIONS = 5
 _CANCEL_S = 1.0
 
@@ -46,7 +46,7 @@ class Supervisor:
         loop.task = asyncio.get_running_loop().create_task(self._supervise(name, loop), name=name)
 
     def find_failing(self) -> list[str]:
-        """Return the names of the loops that fail again and again."""
+        """Return the names of the loops that fail repeatedly."""
         now = asyncio.get_running_loop().time()
         return [name for name, loop in self._loops.items() if _is_failing(loop, now)]
 
@@ -55,7 +55,7 @@ class Supervisor:
         return {name: loop.restarts for name, loop in self._loops.items()}
 
     async def stop(self, grace_s: float) -> None:
-        """Cancel the loops; those that drain may first finish what they have in hand."""
+        """Cancel the loops; those that drain may first finish their current work."""
         self._is_stopping = True
         draining = [each.task for each in self._loops.values() if each.drains and each.task]
         if draining:

@@ -16,7 +16,7 @@ class LimitedLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # By event, all names of ours: when its minute began, and its lines since.
+        # By event (all names are defined by Clarion): when its minute began, and its lines since.
         self._lines: dict[str, tuple[int, int]] = {}
 
     def warning(self, event: str, **fields: Any) -> None:

@@ -36,8 +36,8 @@ class Process:
 class Handled:
     """A request that is handled: its id, and its headers by their lower-case names.
 
-    It refers to nothing else of the request: what a context variable has lives as long as the task,
-    and the request knows the task, so that only the search for cycles would free them.
+    It has no other reference to the request: values in a context variable live as long as the task,
+    and the request refers to the task, so only the cycle collector would free them.
     """
 
     __slots__ = ("headers", "id", "is_answered")
@@ -54,9 +54,9 @@ event_id: ContextVar[str | None] = ContextVar("event_id", default=None)
 
 
 def end_request() -> None:
-    """Note that the request is answered: what is logged from now on is not about it.
+    """Note that the request is answered: later log lines of this task are not about it.
 
-    Tasks that it has started may go on for long.
+    Tasks that it has started may run for much longer.
     """
     handled = request.get()
     if handled is not None:
@@ -64,7 +64,7 @@ def end_request() -> None:
 
 
 class _SafeStream:
-    """Ignores write errors: a full disk or closed pipe must not fail what is being logged."""
+    """Ignores write errors: a full disk or closed pipe must not break the code that logs."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -112,7 +112,7 @@ def configure(level: str, log_format: str, *, process: int | None = None) -> Non
 
 
 def log_uncaught() -> None:
-    """Log what nobody catches, in any thread, as a line like all others."""
+    """Log uncaught errors of any thread as normal log lines."""
 
     def log(about: Any) -> None:
         caught = (about.exc_type, about.exc_value, about.exc_traceback)
@@ -127,7 +127,7 @@ def log_uncaught() -> None:
 
 
 class LibraryLog(logging.Handler):
-    """Logs the warnings of libraries as lines of ours, a few of each library in a minute."""
+    """Logs the warnings of libraries as log lines of Clarion, a few of each per minute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class LibraryLog(logging.Handler):
 
 
 def _add_context(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add the ids of what this task does."""
+    """Add the ids of the request or event that this task works on."""
     handled, work, span = request.get(), event_id.get(), traces.current.get()
     context = None if span is None else span.context
     if handled is not None and not handled.is_answered:
@@ -171,9 +171,10 @@ def _add_process(process: int, _logger: WrappedLogger, _method: str, event: Even
 
 
 def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Keep what a stranger sent from moving the cursor or adding lines of its own.
+    """Keep text from outside from moving the cursor or adding lines.
 
-    JSON escapes by itself. The lines of a traceback are kept, and indented: none looks like ours.
+    JSON escapes it anyway. The lines of a traceback are kept, but indented, so that none looks like
+    a log line.
     """
     escaped: EventDict = {
         name: _escape(value) if isinstance(value, str) else value for name, value in event.items()

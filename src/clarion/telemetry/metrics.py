@@ -59,7 +59,7 @@ class SandboxCounts(Protocol):
 
 
 class WatchedBus(Protocol):
-    """A bus that counts what it does."""
+    """A bus that counts its messages."""
 
     @property
     def counts(self) -> BusCounts: ...
@@ -176,7 +176,7 @@ class Metrics:
         self._watch("clarion_http_connections", doc, lambda: sum(map(len, listeners)))
 
     def watch_sandbox(self, sandbox: SandboxCounts) -> None:
-        """Export what was run for the schemas and templates of apps."""
+        """Export the counts of sandbox jobs for the schemas and templates of apps."""
 
         def read() -> Iterable[Metric]:
             jobs = "Schemas and templates run in the sandbox, by kind and result."
@@ -193,7 +193,7 @@ class Metrics:
         self._watch("clarion_sandbox_waiting", doc, lambda: sandbox.waiting)
 
     def watch_bus(self, bus: WatchedBus) -> None:
-        """Export what is published to other nodes, and whether the bus is connected."""
+        """Export the counts of messages to other nodes, and whether the bus is connected."""
 
         def read() -> Iterable[Metric]:
             counts = bus.counts

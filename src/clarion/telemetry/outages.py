@@ -18,10 +18,10 @@ QUIET_S = 5.0
 
 
 class Outage:
-    """Something that does not work, from the first failure to the first success after the last one.
+    """An outage of something, from the first failure to the first success after the last one.
 
-    `began` and `ended` are the events that are logged, with everything in `about`. What is shared
-    fails for all processes of a server at once: the first logs it as a warning, the others at info.
+    `began` and `ended` are the logged events, with everything in `about`. A shared dependency fails
+    for all processes of a server at once: the first logs it as a warning, the others at info.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class Work:
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
-        """Do it once. An error of ours is suppressed, and logged unless it has been already."""
+        """Run it once. An expected error is suppressed, and logged unless that was done already."""
         try:
             yield
         except ClarionError as error:
@@ -106,7 +106,7 @@ class Work:
             self._outage.end()
 
     def fail(self, error: Exception) -> None:
-        """Record that an attempt failed, by an error of ours or a fault of Clarion."""
+        """Record a failed attempt: an expected error, or a fault in Clarion."""
         if not isinstance(error, ClarionError):
             get_logger().error("work_failed", **self._outage.about, exc_info=error)
         elif error.is_reported:

@@ -1,7 +1,7 @@
 """Counts and times as plain numbers, converted at each scrape.
 
-The metrics of the library take a lock for each count, and what is counted here happens thousands of
-times a second.
+The metrics of the library take a lock for each count, which is too slow for events that happen
+thousands of times a second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Tally:
         return {labels: sum(cells[:-1]) for labels, cells in self._cells.items()}
 
     def group(self, label_of: Callable[[Labels], Labels | None]) -> Tally:
-        """Return the sums by other labels; those for which there is None are left out."""
+        """Return the sums by other labels; labels mapped to None are left out."""
         grouped = Tally(self._limits)
         for labels, cells in self._cells.items():
             if (label := label_of(labels)) is None:

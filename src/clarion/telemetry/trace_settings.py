@@ -18,7 +18,7 @@ _INSTALL = "the extra is not installed: pip install 'clarion[otel]'"
 def find_exporter() -> str | None:
     """Return which exporter the environment asks for; None if there are to be no traces.
 
-    `ValueError` if it asks for one that we do not have.
+    `ValueError` if it asks for an unsupported one.
     """
     if _read("OTEL_SDK_DISABLED").lower() == "true":
         return None
@@ -36,7 +36,7 @@ def find_exporter() -> str | None:
 def open_tracer(server_id: str) -> Tracer:
     """Return the tracer that the environment asks for.
 
-    If it cannot be had, that is logged, and there is none: traces are no reason not to start.
+    If that fails, it is logged, and there is no tracer: traces must not prevent the start.
     """
     try:
         name = find_exporter()

@@ -1,8 +1,8 @@
 """Traces: the steps of an event or a push, from the request to the device, on all nodes.
 
-They are off unless the environment configures an exporter. Then `current` is None everywhere, and
-nothing else is done for them. The context of a step is a text in the form of W3C Trace Context: it
-is stored with what waits, and sent with what leaves.
+They are off unless the environment configures an exporter. When they are off, `current` is None
+everywhere, and nothing else is done. The context of a step is a string in the form of W3C Trace
+Context: it is stored with waiting rows, and sent with requests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
 
-# No text of a user or provider: ids, names of ours, numbers.
+# No text of a user or provider: ids, names defined by Clarion, numbers.
 Attribute = str | int | bool | Sequence[str]
 Attributes = Mapping[str, Attribute]
 NONE: Attributes = MappingProxyType({})
@@ -27,7 +27,7 @@ _ID = slice(3, 35)
 
 
 class StepKind(Enum):
-    """What a step is to the step before it."""
+    """The relation of a step to the step before it."""
 
     SERVER = "server"  # answers a request
     CLIENT = "client"  # makes one
@@ -36,7 +36,7 @@ class StepKind(Enum):
 
 
 class Span(Protocol):
-    """A step that is under way."""
+    """A running step."""
 
     @property
     def context(self) -> str:
@@ -79,7 +79,7 @@ class Tracer(Protocol):
         """
 
     async def close(self) -> None:
-        """Export what waits, for a few seconds at most."""
+        """Export waiting spans, for a few seconds at most."""
 
 
 # The step that this task is in; None if it is not traced.
@@ -89,7 +89,7 @@ stored: ContextVar[Mapping[str, str]] = ContextVar("stored_contexts", default=Ma
 
 
 def find_context() -> str | None:
-    """Return the context of the step that this task is in, to be stored with what it makes."""
+    """Return the context of this task's step, to be stored with the rows that it creates."""
     span = current.get()
     return None if span is None else span.context
 

@@ -1,4 +1,4 @@
-"""What changed in how an administrator signs in and what they may do, as the audit log has it.
+"""Changes to an administrator's sign-in and permissions, from the audit log.
 
 An attacker who took over an account changes it: its owner must see that at the next sign-in.
 """
@@ -91,6 +91,6 @@ async def _find_sign_in(audit_log: AuditLog, administrator_id: str, before: int)
 
 
 def _is_finished(entry: Entry) -> bool:
-    """Whether no factor was missing: with the password alone, nobody has signed in."""
+    """Whether the sign-in was complete; one that stopped before the second factor was not."""
     stage = entry.target.get("stage", "signed_in")
     return entry.result is AuditResult.DONE and stage == "signed_in"

@@ -1,9 +1,9 @@
-"""By what failed sign-ins are counted, and for how long they lead to a lock.
+"""How failed sign-ins are counted, and for how long they lead to a lock.
 
 An attempt is counted by its account and address together, by its address, and by its account. The
 first two stop guessing from one place, while the account can still be used from another one. The
 third stops guessing from many places, which needs many attempts. A browser with a trusted device,
-or with the cookie of an expired session of the account, is counted by that alone: nobody else can
+or with the cookie of an expired session of the account, is counted only by that: nobody else can
 lock its owner out.
 """
 
@@ -27,10 +27,10 @@ _V6_PREFIX = 64
 
 
 def sign_in_counters(username: str, address: str, known_by: bytes | None) -> tuple[Counter, ...]:
-    """Return what an attempt is counted by; names that do not exist are counted alike.
+    """Return the counters of an attempt; names that do not exist are counted in the same way.
 
-    `known_by` is the hash of what only a browser has in which the account was signed in before.
-    Behind a TCP proxy all addresses are unknown: then nobody is counted with others.
+    `known_by` is the hash of a secret of browsers that have signed in to the account before. Behind
+    a TCP proxy all addresses are unknown: then nobody is counted by address.
     """
     account, place = hash_name(username), place_of(address)
     if known_by is not None:
@@ -46,7 +46,7 @@ def sign_in_counters(username: str, address: str, known_by: bytes | None) -> tup
 
 
 def second_factor_counters(administrator_id: str, address: str) -> tuple[Counter, ...]:
-    """Return what a code is counted by. Only those who know the password can try one."""
+    """Return the counters of a code. Only someone who knows the password can try a code."""
     everywhere = Counter(f"second_factor:{administrator_id}", PER_CODE_EVERYWHERE)
     if not address:
         return (everywhere,)

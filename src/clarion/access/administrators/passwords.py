@@ -62,7 +62,7 @@ def hash_password(password: str) -> str:
 
 
 def matches(password: str, password_hash: str | None) -> bool:
-    """Whether the password is the one that was hashed; without one False, as slowly."""
+    """Whether the password matches the hash. Without a hash it is False, after the same time."""
     if password_hash and password_hash.startswith(_BCRYPT):
         return _matches_bcrypt(password, password_hash)
     try:

@@ -78,7 +78,7 @@ class Enrolment:
         who, now = caller.administrator_id, self.clock.now()
         stored = await self.factors.find_new_totp(who)
         if stored is None or now - stored.created_at > PENDING_MS:
-            raise Conflict("There is no new secret to confirm. POST /v1/admin/totp makes one.")
+            raise Conflict("There is no new secret to confirm. POST /v1/admin/totp creates one.")
         secret = self.vault.open(stored.secret, totp_context(who))
         step = totp.find_step(secret, code, now, stored.last_step)
         if step is None:

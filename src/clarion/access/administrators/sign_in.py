@@ -44,7 +44,7 @@ _USER_AGENT_LENGTH = 200
 _WRONG_NAME = "The username or the password is not right."
 _WRONG_PASSWORD = "The password is not right."  # noqa: S105 - a sentence
 _WRONG_CODE = "The code is not right, or it was used before."
-_WRONG_LINK = "This set-up link is not valid any more. `clarion admin reset` makes a new one."
+_WRONG_LINK = "This set-up link is no longer valid. `clarion admin reset` creates a new one."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class SignIn:
     async def _find_past(self, account: Administrator | None, visitor: Visitor) -> bytes | None:
         """Return the hash of the browser's last session, if it was one of the account.
 
-        It may have run out. One that was ended, as by a new password, is not found any more.
+        It may have expired. One that was ended, for example by a new password, is not found.
         """
         if visitor.session is None:
             return None
@@ -162,7 +162,7 @@ class SignIn:
         if not account.allows(visitor.address):
             raise AddressNotAllowed
         if username not in (None, account.username):
-            raise InvalidFields(FieldFault("username", "is not the one that this link is for"))
+            raise InvalidFields(FieldFault("username", "is not the username for this link"))
         password_hash = await self._hash_new(password, account.username)
         self.audit_log.identify(ActorKind.ADMINISTRATOR, account.id)
         if not await self.stores.links.use(link, password_hash, self.clock.now()):
@@ -244,9 +244,9 @@ class SignIn:
     async def _start(
         self, account: Administrator, visitor: Visitor, now: int, *, has_mfa: bool
     ) -> Started:
-        """Start a session, instead of the one that the browser had before.
+        """Start a session, which replaces the browser's previous one.
 
-        It begins when its request did: entries of older sign-ins in the audit log are before that.
+        It begins with its request, so that audit entries of older sign-ins are earlier.
         """
         has_totp = not has_mfa and await self.stores.factors.find_totp(account.id) is not None
         stage = self.policy.stage_of(account, has_totp=has_totp, has_mfa=has_mfa)

@@ -30,7 +30,7 @@ def code_at(secret: bytes, step: int) -> str:
 
 
 def find_step(secret: bytes, code: str, now: int, after: int) -> int | None:
-    """Return the step whose code this is, among those that are accepted now; None if there is none.
+    """Return the step whose code this is, among those that are accepted now, or None.
 
     Steps up to `after` were used before.
     """

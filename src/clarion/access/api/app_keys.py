@@ -34,7 +34,7 @@ PublicKey = Annotated[
 ]
 Secret = Annotated[
     str | None,
-    msgspec.Meta(description="For HS256: at least 32 bytes. One is made if it is left out."),
+    msgspec.Meta(description="For HS256: at least 32 bytes. If left out, one is created."),
 ]
 
 NewKid = Annotated[str, documented(pattern=f"^(?!{FIRST_KID}$)[A-Za-z0-9._-]{{1,64}}$")]
@@ -64,7 +64,7 @@ class UserKeyRotation(Body):
 
 
 class NewProviderKey(Body):
-    """A key of an APNs provider; without a `public_key` a pair is made."""
+    """A key of an APNs provider; without a `public_key`, a pair is created."""
 
     key_id: Annotated[str, documented(pattern="^[A-Z0-9]{10}$")] | None = None
     """Ten capital letters and digits; made if left out."""
@@ -78,7 +78,7 @@ class ProviderKeyRotation(NewProviderKey):
 
 
 class CreatedProviderKey(ProviderKeyView):
-    """A new provider key. A `private_key` that was made is shown only in this response."""
+    """A new provider key. If Clarion created the pair, only this response has `private_key`."""
 
     private_key: str | None
     """The private key that was made, in PEM. Store it: it is returned this once. Null if you sent
@@ -155,7 +155,7 @@ class UserKeysController(Controller):
 
 
 class ProviderKeysController(Controller):
-    """The keys by which the APNs providers of an app are identified."""
+    """The keys that identify the APNs providers of an app."""
 
     path = "/v1/apps/{app_id:str}/provider-keys"
     tags = _TAGS

@@ -57,7 +57,7 @@ class NewAppBody(Body):
 
 
 class AppChange(Body):
-    """What to change of an app; what is left out stays."""
+    """Changes to an app; fields that are left out do not change."""
 
     name: AppName | UnsetType = UNSET
     """The name of the app for people."""
@@ -72,7 +72,7 @@ class AppChange(Body):
 
 
 class OwnAppChange(Body):
-    """What an app may change of itself; what is left out stays."""
+    """What an app may change of itself; fields that are left out do not change."""
 
     allowed_origins: AllowedOrigins | UnsetType = UNSET
     user_per_hour: PerHour | UnsetType = UNSET
@@ -162,10 +162,7 @@ class AppsController(Controller):
         apps: Injected[Apps],
         known_apps: Injected[KnownApps],
     ) -> AppView:
-        """Change the name, the allowed origins or the limits. Needs the role admin for the app.
-
-        Running servers know new limits within two seconds.
-        """
+        """Change the name, the allowed origins or the limits. Needs the role admin for the app. Running servers apply new limits within two seconds."""
         admin_of(request, Role.ADMIN, app_id)
         return await _update(app_id, data, apps, known_apps)
 
@@ -210,7 +207,7 @@ class OwnAppController(Controller):
     ) -> AppView:
         """Change the origins from which browsers may open streams and sockets, or the limits.
 
-        Running servers know new limits within two seconds.
+        Running servers apply new limits within two seconds.
         """
         caller = app_of(request, Scope.KEYS_WRITE)
         return await _update(caller.app_id, data, apps, known_apps)

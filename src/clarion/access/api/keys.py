@@ -79,10 +79,10 @@ class ApiKeyRotation(Body):
 
 
 class CallerView(View):
-    """Whom a key, token or session stands for. `kind` is `app`, `user` or `administrator`.
+    """The caller that a key, token or session identifies: an app, a user or an administrator.
 
-    Of an administrator, `app_id` is the app of the header `Clarion-App`, `scopes` what they may do
-    with it, and `role` their role for all apps.
+    For an administrator, `app_id` is the app of the header `Clarion-App`, `scopes` are their
+    permissions for it, and `role` is their role for all apps.
     """
 
     kind: Literal["app", "user", "administrator"]
@@ -115,7 +115,7 @@ class KeysController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[ApiKeyView]:
-        """Return the app's keys in the order of their ids, with revoked and expired ones."""
+        """Return the app's keys, oldest first, including revoked and expired ones."""
         caller = app_of(request, Scope.KEYS_READ)
         page = await keys.list(caller.app_id, after=after, limit=check_limit(limit))
         return Items([show_key(key) for key in page.items], page.next)
@@ -131,7 +131,7 @@ class KeysController(Controller):
         audit_log: Injected[AuditLog],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedApiKey]:
-        """Create a key with no more scopes than the calling key has, that does not outlive it.
+        """Create a key that has at most the scopes of the calling key, and expires no later.
 
         In a session, the password must have been given in the last 10 minutes.
         """
@@ -162,7 +162,7 @@ class KeysController(Controller):
         idempotency: Injected[Idempotency],
         idempotency_key: IdempotencyKey = None,
     ) -> Response[CreatedApiKey]:
-        """Create a key like another, which expires when the overlap ends.
+        """Create a successor of a key; the old key expires when the overlap ends.
 
         The calling key must have all scopes of the key. A key can be rotated once. In a session,
         the password must have been given in the last 10 minutes.
@@ -206,7 +206,7 @@ class KeysController(Controller):
 
 @get("/v1/caller", summary="Get the calling app, user or administrator", tags=_TAGS)
 async def get_caller(request: ApiRequest) -> CallerView:
-    """Return whom the credential of the request stands for, and what it may do."""
+    """Return the caller that the credential identifies, and its permissions."""
     caller = caller_of(request)
     if isinstance(caller, AppCaller):
         return CallerView.of(

@@ -47,7 +47,7 @@ async def show_administrator(visit: Visit) -> Response:
 
 
 async def change_administrator(visit: Visit) -> Response:
-    """Do what a button of the page says. All have one path, to which a confirmation leads back."""
+    """Carry out the action of a button. All share one path, for the return from a confirmation."""
     account = await _find(visit)
     actions = {"save": _save, "reset": _reset, "enable": _enable, "delete": _delete}
     try:

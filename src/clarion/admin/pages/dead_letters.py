@@ -1,4 +1,4 @@
-"""Dead letters: events whose jobs failed for good, to be replayed."""
+"""Dead letters: events with permanently failed jobs, which can be replayed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _read_page(visit: Visit) -> dict[str, Any]:
 
 
 async def replay(visit: Visit) -> Response:
-    """Replay the chosen events; one that is not failed any more is left as it is."""
+    """Replay the chosen events; those that are no longer failed do not change."""
     chosen = visit.fields("event_id")[:_REPLAYED]
     if not chosen:
         return await _refuse(visit, "Nothing was replayed: choose at least one event first.")

@@ -21,7 +21,7 @@ _STATES = [("", "Any"), ("true", "valid"), ("false", "not valid")]
 
 
 async def list_devices(visit: Visit) -> Response:
-    """Show devices by user, platform and state; the id of one leads to it."""
+    """Show devices by user, platform and state; the id of a device redirects to it."""
     chosen = {name: visit.query.get(name, "").strip() for name in ("q", "platform", "valid")}
     if _ID.fullmatch(chosen["q"]) and await _exists(visit, chosen["q"]):
         return visit.redirect(visit.app_path("devices", chosen["q"]))

@@ -138,12 +138,12 @@ async def _preview(
 
 
 async def show_event(visit: Visit) -> Response:
-    """Show an event, what it was decided to be, and what can be done with it."""
+    """Show an event, its decisions, and the actions that are possible."""
     return await visit.render("event.html", **await _read_event(visit))
 
 
 async def change_event(visit: Visit) -> Response:
-    """Replay a failed event, or cancel one that waits."""
+    """Replay a failed event, or cancel a waiting one."""
     event_id, action = visit.parts["event_id"], visit.field("action")
     try:
         if action == "cancel":

@@ -118,7 +118,7 @@ def describe(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(place: int, verdict: dict[str, Any], order: list[str]) -> dict[str, Any]:
-    """Return what a rule said: it passed, it decided, or it was not asked any more."""
+    """Return the result of a rule: it passed, it decided, or it was not reached."""
     decided = order.index(verdict["rule"])
     if place == decided:
         return {"kind": "decided", "verdict": verdict["verdict"]}

@@ -32,7 +32,7 @@ async def create_test_user(visit: Visit) -> Response:
 
 
 async def open_app(visit: Visit) -> Response:
-    """Lead to the overview, or of an app without users to the first steps."""
+    """Redirect to the overview, or to the first steps if the app has no users."""
     is_new = may_open(Scope.KEYS_READ, visit.caller, visit.app_id) and not await _has_any(
         visit, "users"
     )

@@ -1,4 +1,4 @@
-"""The health of this node: what it depends on, and what it does."""
+"""The health of this node: its dependencies and its current work."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An app and its keys: API keys, keys for user tokens, keys of APNs providers.
 
-A new secret is in the response to the form, and nowhere else: no address and no log has it.
+A new secret is only in the response to the form, never in a URL or a log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OVERLAPS = [
     ("0", "not at all"),
 ]
 _ALGORITHMS = [
-    (UserTokenAlgorithm.HS256.value, "HS256: a shared secret, made here"),
+    (UserTokenAlgorithm.HS256.value, "HS256: a shared secret, created here"),
     (UserTokenAlgorithm.ES256.value, "ES256: your public key (P-256)"),
     (UserTokenAlgorithm.EDDSA.value, "EdDSA: your public key (Ed25519)"),
 ]

@@ -27,7 +27,7 @@ _UNFINISHED = frozenset({"created", "queued", "processing"})
 
 
 async def list_notifications(visit: Visit) -> Response:
-    """Show the newest; an id or an address leads to what has it."""
+    """Show the newest notifications; an id or an address redirects to its page."""
     chosen = {name: visit.query.get(name, "") for name in ("q", *_FILTERS)}
     wanted, after = chosen["q"].strip(), visit.query.get("after")
     if _ID.fullmatch(wanted):
@@ -42,7 +42,7 @@ async def list_notifications(visit: Visit) -> Response:
 
 
 async def _open_by_id(visit: Visit, id_: str) -> Response:
-    """Lead to the notification with an id, or else to the event that has it."""
+    """Redirect to the notification with this id, or else to the event."""
     try:
         await visit.get("notifications", id_)
     except Refused as refused:

@@ -39,7 +39,7 @@ async def show_overview(visit: Visit) -> Response:
 
 
 async def answer_figures(visit: Visit) -> Response:
-    """Return what the plots show and what goes on now; the page asks every few seconds."""
+    """Return the data of the plots and the current figures; the page asks every few seconds."""
     _, chosen = _find_range(visit)
     figures = await _read_figures(visit, chosen)
     shown = figures["plots"] | {"live": await visit.get("live")}

@@ -21,7 +21,7 @@ _SERVER_FAULT = 500
 
 
 async def list_people(visit: Visit) -> Response:
-    """List users by name, email address and more; an id that is no name leads to its user."""
+    """List users by name, email address and more; an id that is no name redirects to its user."""
     chosen = {name: visit.query.get(name, "").strip() for name in ("q", *_FILTERS)}
     query: dict[str, str | int | None] = {name: chosen[name] or None for name in _FILTERS}
     exact = None
@@ -96,7 +96,7 @@ async def _read_preferences(visit: Visit) -> dict[str, Any]:
 
 
 async def change_preferences(visit: Visit) -> Response:
-    """Set what differs from what is shown."""
+    """Store the preferences that the form has changed."""
     user_id = visit.parts["user_id"]
     before = await visit.get("users", user_id, "preferences", explain="true")
     body = find_changes(before, visit.form)

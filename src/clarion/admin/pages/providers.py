@@ -35,7 +35,7 @@ async def list_providers(visit: Visit) -> Response:
 
 
 async def show_new_provider(visit: Visit) -> Response:
-    """Show the kinds, or the form of the one that was chosen."""
+    """Show the kinds of providers, or the form of the chosen kind."""
     kind = visit.query.get("kind", "")
     if kind not in FORMS:
         return await visit.render("provider_kinds.html", forms=FORMS)
@@ -141,7 +141,7 @@ async def _put(
 
 
 def _given(visit: Visit) -> dict[str, Any]:
-    """Return what was filled in, to be shown again; never a secret."""
+    """Return the values of the form, to show them again, without secrets."""
     settings = {
         name.removeprefix("settings."): values[-1]
         for name, values in visit.form.items()

@@ -108,7 +108,7 @@ async def confirm(visit: Visit) -> Response:
 
 
 async def show_changes(visit: Visit) -> Response:
-    """Show what changed about the account since the previous sign-in; lead on if nothing did."""
+    """Show the changes to the account since the previous sign-in; redirect if there are none."""
     after = check_next(visit.query.get("next", ""))
     changes = (await visit.get("admin", "account-changes"))["items"]
     new = [each for each in changes if each["is_new"]]
@@ -150,7 +150,7 @@ async def _show_again(visit: Visit, template: str, refused: Refused, **values: A
 
 
 def _go_on(visit: Visit, answer: OperationAnswer) -> Response:
-    """Lead to what is missing from the sign-in, or else to where it began."""
+    """Redirect to the next step of the sign-in, or else to the page where it began."""
     stage, after = SignInStage(answer.json["stage"]), visit.field("next")
     paths = {SignInStage.NEEDS_TOTP: f"{_CODE}?next={quote(after)}" if after else _CODE}
     changes = f"{_CHANGES}?next={quote(check_next(after))}"

@@ -12,7 +12,7 @@ _APPS_READ = 100
 
 
 async def start(visit: Visit) -> Response:
-    """Lead to the app that was open last, or else to the first one."""
+    """Redirect to the app that was open last, or else to the first one."""
     apps = (await visit.get("apps", limit=_APPS_READ))["items"]
     if not apps:
         return await visit.render("no_app.html")
@@ -22,7 +22,7 @@ async def start(visit: Visit) -> Response:
 
 
 async def choose_app(visit: Visit) -> Response:
-    """Lead to the page of another app that is open for this one."""
+    """Redirect to the same page of another app."""
     page = visit.query.get("page", "")
     parts = [page] if page in {each.path for each in OF_APP} else []
     return visit.redirect(path_of("apps", visit.query.get("app", ""), *parts))

@@ -67,7 +67,7 @@ async def save_template(visit: Visit) -> Response:
 
 
 async def preview_template(visit: Visit) -> Response:
-    """Show what the text in the form becomes, or what is wrong with it; nothing is stored."""
+    """Show the preview of the text in the form, or what is wrong with it; nothing is stored."""
     template, sample = await _find_given(visit), visit.field("sample")
     preview = await _try_preview(visit, template, sample)
     return await _show_editor(visit, template, sample, preview)
@@ -117,7 +117,7 @@ async def _find_template(visit: Visit) -> dict[str, Any]:
             if str(each["version"]) == version:
                 chosen: dict[str, Any] = each
                 return chosen
-        raise fault(visit, "version", "is not stored any more")
+        raise fault(visit, "version", "is no longer stored")
     return await _find_newest(visit)
 
 
@@ -146,7 +146,7 @@ def _empty_template(visit: Visit) -> dict[str, Any]:
 
 
 async def _find_given(visit: Visit) -> dict[str, Any]:
-    """Return the template with what is in the form instead of what is stored."""
+    """Return the template with the text of the form instead of the stored one."""
     source = _read_source(visit)
     return await _find_newest(visit) | source | {"subject": source["subject"] or ""}
 
@@ -226,7 +226,7 @@ async def _values_of(
 
 
 async def _frame(visit: Visit, body: str, error: str) -> Response:
-    """Return a document that holds an email, or why there is none."""
+    """Return a document that contains an email, or the reason why there is none."""
     if error:
         page = await visit.render("mail_error.html", error=error)
         return page._replace(headers=_FRAME_HEADERS)

@@ -59,7 +59,7 @@ async def list_types(visit: Visit) -> Response:
 
 
 async def show_type(visit: Visit) -> Response:
-    """Show what a type is, and its templates by channel and language."""
+    """Show a type, and its templates by channel and language."""
     name = visit.parts["type_name"]
     type_ = await visit.get("types", name)
     templates = (await visit.get("types", name, "templates"))["items"]
@@ -110,7 +110,7 @@ async def delete_type(visit: Visit) -> Response:
 
 
 async def find_template(visit: Visit) -> Response:
-    """Lead to the template for a channel and language, which may not be there yet."""
+    """Redirect to the template for a channel and language, which may not exist yet."""
     channel, language = visit.query.get("channel", ""), visit.query.get("language", "").strip()
     place = ("types", visit.parts["type_name"])
     if not channel:

@@ -75,7 +75,7 @@ PRUNE = statement(
 
 
 class RollupCounts:
-    """Counts what is stored, and adds the counts to those of minutes, hours and days."""
+    """Counts stored rows, and adds the counts to those of minutes, hours and days."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -88,15 +88,15 @@ class RollupCounts:
         return known
 
     async def count(self, since: int, until: int) -> Mapping[Cell, int]:
-        """Count what happened from a time on and before another.
+        """Count what happened at or after a time and before another.
 
-        The counts of a time never grow later, except by what was committed after they were made.
-        What is erased is not counted any more.
+        Counting a time again can find more only if rows were committed in between. Erased rows are
+        no longer counted.
         """
         return await counts.count_all(self._engine.fetch_in_background, since, until)
 
     async def read_minute(self, at: int) -> Mapping[Cell, int]:
-        """Return what was added for a minute, of all apps."""
+        """Return the stored counts of a minute, for all apps."""
         rows = await self._engine.fetch_in_background(SELECT_MINUTE, at=at)
         return {Cell(app_id, Metric(name), *rest): value for app_id, name, *rest, value in rows}
 

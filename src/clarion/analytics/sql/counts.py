@@ -1,4 +1,4 @@
-"""Counts what happened in a time, of all apps, by the statements of those who own the tables."""
+"""Counts what happened in a period, for all apps, with statements of the owners of the tables."""
 
 from __future__ import annotations
 

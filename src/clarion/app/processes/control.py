@@ -1,6 +1,6 @@
-"""What the parent and a process say to each other: over a socket without a name, one for each.
+"""Messages between the parent and a process, over an unnamed socket for each process.
 
-A message may carry descriptors. The socket ends with either of the two, however that ended.
+A message may carry descriptors. The socket closes when either side ends, for any reason.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def write_failure(text: str) -> bytes:
 
 
 def read_failure(message: bytes) -> str | None:
-    """Return why a process cannot start, if that is what it said."""
+    """Return why a process cannot start, if it reported that."""
     if not message.startswith(_FAILED):
         return None
     return message.removeprefix(_FAILED).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""The metrics of all processes in one answer, whichever of them is asked.
+"""The metrics of all processes in one answer, from any of them.
 
 Each sample has the label `process`. A process that does not answer in time is left out.
 """
@@ -33,7 +33,7 @@ class GatheredMetrics:
         bus.subscribe(_ANSWER, self._take)
 
     async def gather(self) -> bytes:
-        """Return the metrics of all; those who ask at the same time share an answer."""
+        """Return the metrics of all processes; concurrent callers share one answer."""
         if self._gathering is None or self._gathering.done():
             self._gathering = asyncio.get_running_loop().create_task(self._gather())
         return await asyncio.shield(self._gathering)

@@ -109,7 +109,7 @@ class ProcessGroup:
         return child is not None and child.is_ready
 
     async def _keep(self, number: int) -> None:
-        """Start a process again and again, until the stop."""
+        """Run a process, and restart it when it ends, until the stop."""
         clock = asyncio.get_running_loop().time
         failures = 0
         while not self._stop.is_set():
@@ -191,7 +191,7 @@ class ProcessGroup:
         return self._settings.server_id[: _SERVER_ID_LENGTH - len(end)] + end
 
     async def _follow(self, child: _Child) -> int:
-        """Take note of what a process says, and return its exit code."""
+        """Handle the messages of a process, and return its exit code."""
         loop = asyncio.get_running_loop()
         reading = loop.create_task(self._read(child))
         try:
@@ -218,7 +218,7 @@ class ProcessGroup:
             loop.add_signal_handler(number, self._stop_all, number.name)
 
     def _stop_all(self, reason: str | None = None) -> None:
-        """Stop the processes. Without a reason, one of them has failed: what is raised says why."""
+        """Stop the processes. Without a reason, one of them failed: the raised error says why."""
         if reason and not self._stop.is_set():
             get_logger().info("stopping", reason=reason, grace_s=self._settings.grace_s)
         self._stop.set()

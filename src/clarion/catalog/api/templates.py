@@ -128,7 +128,7 @@ class TemplateView(View):
 
 
 class SmsSegmentsView(View):
-    """What the body takes as a text message; `units` are septets, or UTF-16 code units."""
+    """The size of the body as a text message; `units` are septets or UTF-16 code units."""
 
     encoding: SmsEncoding
     """How the text is encoded; one character outside of GSM-7 makes it UCS-2."""
@@ -153,7 +153,7 @@ class PreviewView(View):
     version: int | None
     """The version that was used; null if the text came with the request."""
     segments: SmsSegmentsView | None
-    """What the body takes as a text message; null for other channels."""
+    """The size of the body as a text message; null for other channels."""
 
 
 class TemplatesController(Controller):

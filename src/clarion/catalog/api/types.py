@@ -92,7 +92,7 @@ class DigestBody(Body):
     window_s: Seconds | None = None
     """How many seconds to collect, from the first event on."""
     daily_at: Annotated[str, msgspec.Meta(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] | None = None
-    """The time of day at which to send what was collected, HH:MM in the time zone of the user."""
+    """The time of day at which to send the digest, HH:MM in the time zone of the user."""
 
 
 class TypeBody(Body):
@@ -119,7 +119,7 @@ class TypeBody(Body):
     dedupe: DedupeBody | UnsetType | None = UNSET
     """Which events count as duplicates; null: none."""
     digest: DigestBody | UnsetType | None = UNSET
-    """How to collect several into one; null: each is sent by itself."""
+    """How to collect several into one; null: each is sent separately."""
     data_schema: dict[str, Any] | UnsetType | None = UNSET
     """A JSON Schema for the `data` of events; null: any data."""
     send_when_read: bool | UnsetType = UNSET
@@ -154,7 +154,7 @@ class TypeView(View):
     dedupe: Dedupe | None
     """Which events count as duplicates; null: none."""
     digest: Digest | None
-    """How to collect several into one; null: each is sent by itself."""
+    """How to collect several into one; null: each is sent separately."""
     data_schema: dict[str, Any] | None
     """A JSON Schema for the `data` of events; null: any data."""
     send_when_read: bool

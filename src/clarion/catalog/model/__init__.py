@@ -117,7 +117,7 @@ class Digest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window_s: int | None = None
     """How many seconds to collect, from the first event on."""
     daily_at: str | None = None  # HH:MM
-    """The time of day at which to send what was collected, HH:MM in the time zone of the user."""
+    """The time of day at which to send the digest, HH:MM in the time zone of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ class Template:
         return Form.TEXT if found is None else Form(found.lastgroup or "")
 
 
-# The built-in type of what is published to a topic, for the users who follow it.
+# The built-in type of publications to a topic, for the users who follow it.
 PUBLISHED = "TOPIC_MESSAGE"
 # What a template can use in addition to the data of the event.
 GIVEN = frozenset({"actor", "target", "user", "count"})
@@ -198,7 +198,7 @@ def build_context(
     user: dict[str, object] | None = None,
     count: int = 1,
 ) -> dict[str, object]:
-    """Return what a template can use. An empty snippet counts as none."""
+    """Return the values that a template can use. An empty snippet counts as missing."""
     context = {**data, "actor": actor, "target": target, "user": user, "count": count}
     # An absent value is undefined, not empty: showing it is an error.
     for name in ("actor", "target", "user", "snippet"):

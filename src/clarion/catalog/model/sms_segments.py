@@ -39,7 +39,7 @@ CAPACITY = {SmsEncoding.GSM_7: (160, 153), SmsEncoding.UCS_2: (70, 67)}
 
 @dataclass(frozen=True, slots=True)
 class SmsSegments:
-    """What a text takes; `units` are septets, or UTF-16 code units. An empty one takes none."""
+    """The size of a text; `units` are septets or UTF-16 code units. An empty one has no segment."""
 
     encoding: SmsEncoding
     units: int
@@ -65,7 +65,7 @@ def count_segments(text: str) -> SmsSegments:
 
 
 def _fill(sizes: Iterable[int], capacity: int) -> int:
-    """Return how many segments hold characters of these sizes, in their order."""
+    """Return how many segments are needed for characters of these sizes, in this order."""
     count, used = 1, 0
     for size in sizes:
         if used + size > capacity:

@@ -1,4 +1,4 @@
-"""What a template may take, and the check of its size, which is cheap for any template."""
+"""The limits of templates, and the check of their size, which is cheap for any template."""
 
 from __future__ import annotations
 

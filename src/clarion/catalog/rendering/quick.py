@@ -1,7 +1,7 @@
 """A compiler for simple Liquid: text, values, plain ifs. About ten times as fast as Liquid.
 
-Its output is always that of Liquid. What it does not support, in a template or in the values, is
-left to Liquid. It runs in the event loop, so its time is linear in the text.
+Its output is always that of Liquid. Anything it does not support, in a template or in the values,
+is left to Liquid. It runs in the event loop, so its time is linear in the text.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def compile_quickly(text: str, *, is_html: bool) -> Render | None:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Yield text, values and tags in turn. One that is not closed is left to Liquid."""
+    """Yield text, values and tags in turn; Liquid handles those that are not closed."""
     end = 0
     while opening := _OPENING.search(text, end):
         yield text[end : opening.start()]

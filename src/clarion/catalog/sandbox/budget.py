@@ -12,7 +12,7 @@ _APPS_LIMIT = 10_000
 
 
 class ProcessorBudget:
-    """Seconds for each minute; what was used is forgotten evenly within a minute."""
+    """Seconds of processor time per minute; used time is given back evenly over a minute."""
 
     def __init__(self, per_minute_s: float, clock: Callable[[], float]) -> None:
         self._per_minute_s = per_minute_s

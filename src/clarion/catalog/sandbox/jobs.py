@@ -1,4 +1,4 @@
-"""What the sandbox does, and what it answers: the messages between the server and its processes."""
+"""The jobs of the sandbox and their results: the messages between the server and its processes."""
 
 from __future__ import annotations
 

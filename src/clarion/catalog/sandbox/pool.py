@@ -55,7 +55,7 @@ class ProcessSandbox:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """End the processes; jobs under way are cancelled."""
+        """End the processes; jobs in progress are cancelled."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""`clarion demo`: fills an app of its own with people and devices, and lets things happen there."""
+"""`clarion demo`: fills its own app with users and devices, and keeps sending events."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def demo(
     remove: Switch = False,
     **settings: SettingFlags,
 ) -> None:
-    """Fill an app with people, devices and events.
+    """Fill an app with users, devices and events.
 
     Parameters
     ----------
     people
-        How many people the app has, 10 to 1,000.
+        How many users the app has, 10 to 1,000.
     speed
-        How many times faster than usual things happen, at most 50. Usual is an event a second.
+        Speed factor, at most 50. Default: 1, about an event per second.
     minutes
         How long it runs; Ctrl-C ends it before.
     remove

@@ -1,4 +1,4 @@
-"""The people of the demo: names, languages, time zones, and what they want to receive."""
+"""The users of the demo: names, languages, time zones and preferences."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _choose_stub(number: int) -> str:
 
 
 def _choose_preferences(number: int) -> dict[str, Any]:
-    """Return what a person has set: most sleep at night, some never want to be disturbed."""
+    """Return the preferences of a person: most have quiet hours at night, some all day."""
     wanted: dict[str, Any] = {"quiet_hours": NEVER if number % 2 else NIGHT}
     if _is_one(number, 8):
         wanted["quiet_hours"] = ALWAYS

@@ -1,4 +1,4 @@
-"""What the demo app is made of: its types with their texts, providers, segments and topics."""
+"""The content of the demo app: its types with their texts, providers, segments and topics."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ VARIABLES = {
     "STOCK_EXPORTED": ["order"],
 }
 _SMTP = {"port": 587, "security": "starttls", "from": "Demo shop <shop@demo.example.com>"}
-# The first e-mail server does not exist: each mail is tried there, and then sent by the second,
+# The first email server does not exist: each mail is tried there, and then sent by the second,
 # which is in sandbox mode like all others. Nothing leaves this machine.
 PROVIDERS: dict[str, dict[str, Any]] = {
     "email/main": {
@@ -103,7 +103,7 @@ PROVIDERS: dict[str, dict[str, Any]] = {
         "secrets": {"auth_token": "demo"},
         "sandbox": True,
     },
-    # No such server: what is sent to it waits for its next try.
+    # No such server: messages to it wait for their next attempt.
     "webhook/warehouse": {
         "kind": "webhook",
         "settings": {"url": "https://warehouse.demo.invalid/orders", "types": ["ORDER_DELAYED"]},

@@ -126,7 +126,7 @@ class DeviceClient:
             return None if transport.is_disconnected else await connection.ready
 
     def _receive(self, message: Notification) -> bool:
-        """Process a message; one that was processed before is only acknowledged again."""
+        """Process a message; acknowledge one that was processed before, but do no more."""
         key = (message.topic, message.id)
         if key in self._recent:
             return True

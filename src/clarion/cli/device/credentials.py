@@ -19,7 +19,7 @@ _PARALLEL = 32
 
 
 class Device(msgspec.Struct, frozen=True):
-    """What a device connects with. The id is for the user; it is not needed to connect."""
+    """The credentials of a device. The id is only shown; it is not needed to connect."""
 
     token: str
     secret: str

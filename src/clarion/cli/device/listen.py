@@ -62,8 +62,8 @@ class ListenOptions:
     url
         The URL of the API, like http://127.0.0.1:8080.
     gateway_url
-        The URL of the gateway, like ws://127.0.0.1:8081. Default: that of the server of --url,
-        on the port after it; with https, on the same port.
+        The URL of the gateway, like ws://127.0.0.1:8081. Default: the host of --url, on the next
+        port; with https, on the same port.
     api_key
         The API key to register with. Default: the key in first-run.json.
 

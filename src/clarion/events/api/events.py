@@ -148,7 +148,7 @@ class EventsController(Controller):
         events: Injected[Events],
         clock: Injected[Clock],
     ) -> EventView:
-        """Cancel what is not sent yet. Cancelling it again changes nothing."""
+        """Cancel everything that is not sent yet. Cancelling it again changes nothing."""
         caller = app_of(request, Scope.EVENTS_WRITE)
         is_done = await events.cancel(caller.app_id, event_id, clock.now())
         event = await _find(events, caller.app_id, event_id)
@@ -170,10 +170,10 @@ class EventsController(Controller):
         clock: Injected[Clock],
         wake: Injected[Wake],
     ) -> EventView:
-        """Retry the failed jobs of an event, up to five times again.
+        """Retry the failed jobs of an event, with all attempts again.
 
-        The response comes when all are stored as due. The event is `failed` until then: if the
-        request is interrupted, the same one does the rest.
+        The response is sent when all are stored as due. Until then the event is `failed`: if the
+        request is interrupted, repeat it to replay the rest.
         """
         caller = app_of(request, Scope.EVENTS_WRITE)
         event = await _find(events, caller.app_id, event_id)

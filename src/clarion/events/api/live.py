@@ -1,4 +1,4 @@
-"""What goes on at this moment over HTTP: connections, and the queue of an app."""
+"""Current figures over HTTP: connections, and the queue of an app."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CountedByApp(Protocol):
 
 
 class LiveFigures(View):
-    """What goes on at this moment. Connections are those to this node."""
+    """Current figures. Connections are those of this node."""
 
     at: Timestamp
     """When they were read."""
@@ -47,7 +47,7 @@ async def get_live(
     backlog: Injected[Backlog],
     clock: Injected[Clock],
 ) -> LiveFigures:
-    """Return the connections of the app to this node, and how much work of it waits."""
+    """Return the app's connections to this node, and the number of its waiting jobs."""
     app_id = app_of(request, Scope.STATS_READ).app_id
     return LiveFigures(
         at=to_rfc3339(clock.now()),

@@ -91,7 +91,7 @@ class AttemptView(View):
 
 
 class WaitingChannel(View):
-    """The status of a notification on a channel: why, and until when it waits."""
+    """The status of a notification on a channel, the reason, and until when it waits."""
 
     channel: Channel
     """The channel by which it is delivered."""
@@ -172,7 +172,7 @@ class HeldChannel(WaitingChannel, kw_only=True):
     """A channel on which a notification waits."""
 
     dead_letter: str | None
-    """The event to replay, if sending it has failed for good; null if it has not."""
+    """The event to replay, if sending has failed permanently; otherwise null."""
 
 
 class WaitingView(View):
@@ -279,7 +279,7 @@ async def list_all(
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[ListedNotification]:
-    """Return notifications, newest first, with what became of them on each channel.
+    """Return notifications, newest first, with their result on each channel.
 
     A page may have fewer items than `limit`, even none, and a cursor: then there may be more.
     """

@@ -38,7 +38,7 @@ Duration = Annotated[
 
 
 class ClockDraft(Body):
-    """How the clock is moved: ahead by a duration, or to a time; one of the two."""
+    """How to move the clock: either ahead by a duration, or to a time."""
 
     advance: Duration | None = None
     now: Annotated[
@@ -55,7 +55,7 @@ class ClockView(View):
         bool,
         Meta(
             description="Whether everything that is due by now is done. False if that takes longer "
-            "than 20 s: it goes on, and the same call with `PT0S` waits for it again."
+            "than 20 s: the work continues, and the same call with `PT0S` waits for it again."
         ),
     ]
 
@@ -70,7 +70,7 @@ class ClockController(Controller):
     async def get_clock(
         self, request: ApiRequest, virtual_time: Injected[VirtualTime]
     ) -> ClockView:
-        """Return what time it is, when everything that is due by now is done."""
+        """Return the time, after everything that is due by now is done."""
         app_of(request, Scope.EVENTS_READ)
         moved = await virtual_time.move_to(0)
         return ClockView.of(moved)
@@ -83,9 +83,9 @@ class ClockController(Controller):
         virtual_time: Injected[VirtualTime],
         clock: Injected[Clock],
     ) -> ClockView:
-        """Move the time of all apps ahead. What becomes due is done before this returns.
+        """Move the time of all apps ahead. Everything that becomes due is done before this returns.
 
-        Each job runs at its own time on the way: a retry after an hour is followed by the next one.
+        Each job runs at its own due time, so a retry after an hour is followed by the next one.
         """
         app_of(request, Scope.EVENTS_WRITE)
         return ClockView.of(await virtual_time.move_to(read_moment(data, clock.now())))

@@ -24,8 +24,8 @@ def find_due(digest: Digest, now: int, timezone: str) -> int:
 def _moment(day: dt.date, clock: str, zone: ZoneInfo) -> int:
     """Return the time of day in a zone.
 
-    A time that a change of clocks skips is taken in the offset before the change; of one that
-    occurs twice, the first is taken.
+    A time that a clock change skips uses the offset from before the change; of a time that occurs
+    twice, the first is used.
     """
     at = dt.datetime.combine(day, dt.time.fromisoformat(clock), zone)
     return int(at.timestamp() * 1000)

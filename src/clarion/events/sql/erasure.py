@@ -1,6 +1,6 @@
 """The jobs and events of a user who is erased, in SQL.
 
-An event that waits for a decision about them waits no more.
+An event that was waiting for a decision about this user no longer waits.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ async def erase_jobs(engine: Engine, user: ErasedUser, write: WriteChunk) -> Non
 def delete_work(user: ErasedUser, notification_ids: Sequence[str]) -> dict[str, Step]:
     """Return the steps that delete the jobs of notifications, before these are deleted.
 
-    A worker that is at one of them finds its job gone, and writes no delivery of a notification
-    that is there no more: nothing would find that again.
+    A worker on one of these finds its job gone, and so writes no delivery of a deleted
+    notification, which nothing would find again.
     """
     delete = user_rows.delete(JOBS)
     jobs = [f"{id_}/{work}" for id_ in notification_ids for work in ("held", *Channel)]

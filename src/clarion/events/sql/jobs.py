@@ -283,7 +283,7 @@ def add(jobs: Sequence[Job]) -> Step:
 
 
 def add_or_hasten(jobs: Sequence[Job]) -> Step:
-    """Return the step that adds jobs; one that exists is due at the earlier of the two times."""
+    """Return the step that adds jobs; an existing job is due at the earlier of the two times."""
     return ADD_OR_HASTEN_JOB.many([JOBS.bind(job) for job in jobs])
 
 

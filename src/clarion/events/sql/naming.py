@@ -31,7 +31,7 @@ FIND_PAGE_END = statement(
     f"""SELECT id FROM events WHERE app_id = :app_id AND id > :after
     ORDER BY id LIMIT 1 OFFSET {_PAGE - 1}""",
 )
-# SQLite finds capitals and small letters alike; what was found is compared again.
+# SQLite ignores the case of letters; the results are compared again.
 SELECT_NAMING = statement(
     "select_events_naming_user",
     rf"""SELECT {EVENTS.columns} FROM events WHERE app_id = :app_id AND id > :after
@@ -65,9 +65,9 @@ class NamingEvent(NamedTuple):
         return user_id in self.event.audience.ids
 
     def show_party(self, user_id: str) -> Row:
-        """Return the row as the user may see it who is its actor or target, and not its recipient.
+        """Return the row as its actor or target, who is not its recipient, may see it.
 
-        What it says about others is left out, also in its keys.
+        Everything about other users is left out, also in its keys.
         """
         actor, target = self.event.content.actor, self.event.content.target
         own = Content(

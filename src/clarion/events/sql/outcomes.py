@@ -105,7 +105,7 @@ def _steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
 
 
 def change_steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
-    """Yield the steps of what an outcome changes beside its job and its event; guards first."""
+    """Yield the steps for an outcome's changes other than its job and event, guards first."""
     yield from claims.take(outcome, now)
     if outcome.inbox_update is not None:
         yield from inbox.update(outcome.job.app_id, outcome.job.user_id, outcome.inbox_update)
@@ -162,6 +162,6 @@ def _end_shared(job: Job, now: int) -> Iterator[Step]:
 
 
 def _ends_push(outcome: JobOutcome) -> bool:
-    """Whether nothing more is sent, and nothing was now: what was sent before may have ended."""
+    """Whether nothing was sent now or will be: earlier messages may already have ended."""
     is_sent = any(each.status in _SENT for each in outcome.attempts)
     return outcome.job.pool == PUSH and outcome.next is None and not is_sent

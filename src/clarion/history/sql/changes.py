@@ -27,7 +27,7 @@ SELECT_UNREAD_IDS = statement(
 
 
 def is_one(condition: str) -> str:
-    """Return the condition that the notification `:id` fulfils another one."""
+    """Return the condition that the notification `:id` meets another condition."""
     return f"EXISTS (SELECT 1 FROM notifications WHERE {condition} AND id = :id)"
 
 

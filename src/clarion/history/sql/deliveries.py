@@ -84,7 +84,7 @@ LIST_WAITING = statement(
 
 
 def exists(condition: str) -> str:
-    """Return the condition that there is a delivery that fulfils another one."""
+    """Return the condition that a delivery exists that meets another condition."""
     return f"EXISTS (SELECT 1 FROM deliveries WHERE {condition})"
 
 
@@ -195,5 +195,5 @@ def put(deliveries: Sequence[Delivery]) -> Step:
 
 
 def add_attempts(attempts: Sequence[Attempt]) -> Step:
-    """Return the step that adds attempts; one that is stored already is left as it is."""
+    """Return the step that adds attempts; those already stored do not change."""
     return ADD_ATTEMPT.many([ATTEMPTS.bind(each) for each in attempts])

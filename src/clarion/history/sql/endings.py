@@ -1,9 +1,9 @@
-"""What the messages of a notification mean for its delivery: steps of the units that change them.
+"""How the messages of a notification end its delivery: steps of the units that change them.
 
 The delivery is `delivered` when a device acknowledges its message. When the last message ends
-without that, the delivery is `expired` or `failed`. Only a delivery that is `sent` ends so, and
-only if no device waits: while it is queued or has a job, more messages may follow. One that was
-handed to the service of another device stays `sent`.
+without that, the delivery is `expired` or `failed`. Only a delivery that is `sent` ends this way,
+and only if no device waits: while it is queued or has a job, more messages may follow. A delivery
+that was passed to another device's push service stays `sent`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def confirm(messages: Iterable[Message], now: int) -> tuple[Step, ...]:
 def end_after(
     notification_ids: Iterable[str | None], end: tuple[str, str], now: int
 ) -> tuple[Step, ...]:
-    """Return the step that ends deliveries after messages of theirs; none if there are none."""
+    """Return the step that ends deliveries after their messages; none without messages."""
     found: Sequence[str] = sorted({each for each in notification_ids if each is not None})
     if not found:
         return ()

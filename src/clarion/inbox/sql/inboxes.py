@@ -39,7 +39,7 @@ SELECT_STATES = statement(
 
 
 # On PostgreSQL a statement that waits for the row sees the table as it was before the wait. So
-# this only decides whether to go on; the change that follows, under the lock, checks again.
+# this only decides whether to continue; the change that follows, under the lock, checks again.
 def _count_if(name: str, condition: str, unread: str) -> Statement:
     return statement(
         name,

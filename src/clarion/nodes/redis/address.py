@@ -61,7 +61,7 @@ def parse_address(url: str) -> RedisAddress:
 
 
 async def find_exposed(address: RedisAddress) -> str | None:
-    """Return a host that is reached without TLS over the Internet; None if there is none."""
+    """Return a public host that is used without TLS, or None."""
     if address.tls is not None:
         return None
     loop = asyncio.get_running_loop()

@@ -37,8 +37,8 @@ class RedisUnavailable(ServiceError):
 class RedisBreaker:
     """Open from the first failure until all servers are connected again.
 
-    While it is open only the probe asks Redis, so that a server that hangs costs one time-out, not
-    one for each request. It is the `Dependency` port, too.
+    While it is open, only the probe asks Redis: a server that hangs costs one time-out, not one for
+    each request. It also implements the `Dependency` port.
     """
 
     def __init__(self, client: RedisClient, *, probe_every_s: float = PROBE_EVERY_S) -> None:

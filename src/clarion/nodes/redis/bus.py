@@ -1,7 +1,7 @@
 """The bus over Redis or Valkey: sharded channels, and hashes of which node holds which device.
 
-A node subscribes to a channel of its own and to sixteen for all nodes, and publishes on one of
-these. Messages of one turn of the loop are sent in one write, and reach each node as one frame.
+A node subscribes to its own channel and to sixteen for all nodes, and publishes on one of these.
+Messages of one turn of the loop are sent in one write, and reach each node as one frame.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class RedisBus:
 
     @property
     def loops(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
-        """What has to run, by name."""
+        """The background loops, by name."""
         return {"bus_send": self.send, "bus_watch": self.watch, "bus_presence": self.beat}
 
     def publish(self, subject: str, data: bytes) -> None:
@@ -198,7 +198,7 @@ class RedisBus:
         return frozenset(each for each, node in holders.items() if not node.startswith(own))
 
     async def send(self) -> None:
-        """Send what waits, at the end of the turn of the loop in which it was published."""
+        """Send the waiting messages at the end of the loop turn in which they were published."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -224,7 +224,7 @@ class RedisBus:
                 get_logger().debug("bus_disconnected")  # `redis_unavailable` is logged
 
     async def beat(self) -> None:
-        """Refresh what this node holds before it expires, and remove what has expired."""
+        """Renew this node's presence entries before they expire, and delete expired ones."""
         for part in cycle(range(PARTS)):
             await asyncio.sleep(self._beat_every_s)
             if not self._is_joined:
@@ -315,7 +315,7 @@ class RedisBus:
         self._settling = [each for each in self._settling if each[0] > number]
 
     async def _send_portion(self, changes: Mapping[str, int | None]) -> None:
-        """Write what this node holds, find the holders of devices, and publish the frames."""
+        """Write this node's presence, look up the nodes of devices, and publish the frames."""
         gone, self._gone = self._gone, []
         messages, notes = self._outbox.take(), self._outbox.take_notes()
         if self._was_missed and not self._outbox:
@@ -476,7 +476,7 @@ class RedisBus:
     # The subscription, and what others know of this node.
 
     async def _subscribe(self) -> None:
-        """Subscribe first, then write what is held: a node that finds it can send at once."""
+        """Subscribe first, then write presence: a node that reads it can send at once."""
         channels = [self._own_channel, *self._all_channels, *self._choose_probes().values()]
         await self._client.run([(slot_of(each), ("SSUBSCRIBE", each)) for each in channels])
         self._presence.incarnation += 1
@@ -550,9 +550,9 @@ class RedisBus:
             self._receivers.miss()
 
     async def _write_presence(self) -> None:
-        """Write what this node holds.
+        """Write this node's presence.
 
-        If that has expired (the machine slept), others may have stored messages for its devices.
+        If it had expired (the machine slept), others may have stored messages for its devices.
         """
         expired = self._second - self._presence.written_at > EXPIRES_S
         self._presence.written_at = self._second

@@ -1,6 +1,6 @@
 """Which other nodes are connected to Redis: each counts up in one hash.
 
-The store knows which nodes exist: one that is cut off from Redis alone still changes the store. A
+The store knows which nodes exist: a node that is cut off only from Redis still changes the store. A
 node is connected to the bus only while all others are.
 """
 
@@ -19,7 +19,7 @@ _LIFE_S = 240
 
 
 class Members:
-    """The other nodes, by what was read of them so far. Only the clock of this node is used."""
+    """The other nodes, as read so far. Only the clock of this node is used."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class Members:
         return self._slot, ("HDEL", self._key, *(nodes or (self._node,)))
 
     def note(self, read: Mapping[bytes, bytes], now: float, living: Mapping[str, str]) -> list[str]:
-        """Update from what was read and the nodes that exist; return those to remove.
+        """Update from the read numbers and the existing nodes; return the nodes to remove.
 
-        The first time these are the nodes of the same name: one that was killed and restarted. A
-        node wrongly removed reappears when it next counts.
+        The first time, these are earlier nodes of the same name, which were killed and restarted. A
+        node wrongly removed reappears with its next number.
         """
         gone, seen, present = [], {}, {self._node_id}
         name = self._node.rpartition(".")[0]

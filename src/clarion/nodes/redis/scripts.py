@@ -63,7 +63,7 @@ return changed
 """)
 
 # KEYS: a presence hash. ARGV: "NODE/" or "NODE/INCARNATION/", and devices.
-# Deletes what is still that of the node, or of that incarnation of it.
+# Deletes entries that still belong to the node, or to that incarnation of it.
 RELEASE = _script(f"""
 for i = 2, #ARGV do
   local value = redis.call('HGET', KEYS[1], ARGV[i])

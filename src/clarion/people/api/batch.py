@@ -128,7 +128,7 @@ class UserBatchEndpoint:
         ]
 
     async def _read(self, app_id: str, items: list[msgspec.Raw]) -> list[_Item | RequestError]:
-        """Return for each item its edit, or what is wrong with it."""
+        """Return the edit of each item, or what is wrong with it."""
         read: list[_Item | RequestError] = []
         known: set[str] = set()
         now, slices = self.clock.now(), Slices()
@@ -144,7 +144,7 @@ class UserBatchEndpoint:
         return read
 
     async def _apply_changes(self, outcomes: Iterable[StoredUser | RequestError]) -> None:
-        """Decide again what waits for the users whose change may matter to that."""
+        """Decide again on waiting notifications of users whose change may affect them."""
         changed = (
             self.on_user_changed(each.user.app_id, each.user.id)
             for each in outcomes

@@ -30,7 +30,7 @@ class FollowView(View):
 
 
 class FollowsController(Controller):
-    """The topics that a user follows, for the app; of the calling user under `/v1/me`."""
+    """The topics that a user follows: for the app, or under `/v1/me` for the calling user."""
 
     path = "/v1"
     tags = ("Topics",)
@@ -63,7 +63,7 @@ class FollowsController(Controller):
     ) -> None:
         """Make the user follow the topic, one of at most 1,000. A repeat changes nothing.
 
-        With a user token, open topics only.
+        With a user token, only open topics are allowed.
         """
         owner = owner_of(request, user_id, Scope.USERS_WRITE)
         name = check_value("topic", check_topic, topic)

@@ -45,7 +45,7 @@ _PATHS = ["/users/{user_id:str}/preferences", "/me/preferences"]
 
 
 class _Known(NamedTuple):
-    """What a user can set preferences for."""
+    """The categories and types that a user can set preferences for."""
 
     categories: tuple[CategoryDefinition, ...]
     types: tuple[NotificationType, ...]
@@ -69,7 +69,7 @@ class PreferencesBody(Body):
     """Whether a type is sent on a channel, by type and channel."""
 
     def checks(self, known: _Known | None = None) -> Checks:
-        """Return the checks of what is given; of categories and types if these are known."""
+        """Return the checks of the given values; for categories and types, if these are known."""
         return given_checks(self, partial(_check, known))
 
 
@@ -140,7 +140,7 @@ class ExplainedPreferences(View):
 
 
 class PreferencesController(Controller):
-    """The preferences of a user, for the app; of the calling user under `/v1/me`."""
+    """The preferences of a user: for the app, or under `/v1/me` for the calling user."""
 
     path = "/v1"
     tags = ("Preferences",)

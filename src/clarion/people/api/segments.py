@@ -33,7 +33,7 @@ FilterText = Annotated[
 
 
 class SegmentBody(Body):
-    """A filter. It is looked up when an event is sent, so that users come and go by themselves."""
+    """A filter. It is evaluated when an event is sent, so membership is always up to date."""
 
     filter: FilterText
 
@@ -109,7 +109,7 @@ class SegmentsController(Controller):
     ) -> Response[SegmentView]:
         """Create (201) or replace (200) a segment.
 
-        Events that were accepted before go to the users of the filter that it had then.
+        Events that were accepted before use the earlier filter.
         """
         app_id = app_of(request, Scope.USERS_WRITE).app_id
         check_value("name", check_segment, name)
@@ -125,7 +125,7 @@ class SegmentsController(Controller):
     async def delete_segment(
         self, request: ApiRequest, name: SegmentName, segments: Injected[Segments]
     ) -> None:
-        """Delete a segment. Events that were accepted before are sent all the same."""
+        """Delete a segment. Events that were accepted before are still sent."""
         app_id = app_of(request, Scope.USERS_WRITE).app_id
         found = await _find(segments, app_id, name)
         await segments.delete(app_id, found.name)

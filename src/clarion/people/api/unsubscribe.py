@@ -48,7 +48,7 @@ _BUTTON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsubscribeEndpoint:
-    """Answers callers who are not signed in: the token says what they may do."""
+    """Answers callers who are not signed in; the token determines what they may do."""
 
     links: UnsubscribeLinks
     users: Users

@@ -45,7 +45,7 @@ from clarion.people.sql import Users
 _TIME = {"format": "date-time"}
 _IDS_LIMIT = 100
 Email = Annotated[
-    str | None, Parameter(description="The email address; capitals make no difference.")
+    str | None, Parameter(description="The email address; upper and lower case make no difference.")
 ]
 Ids = Annotated[
     str | None,
@@ -57,14 +57,14 @@ Ids = Annotated[
 Name = Annotated[
     str | None,
     Parameter(
-        description="Only users whose name begins with this; capitals A to Z make no difference.",
+        description="Only users whose name begins with this; the case of A to Z does not matter.",
         schema_extra={"minLength": 1, "maxLength": 200, "pattern": VISIBLE},
     ),
 ]
 Status = Annotated[
     str | None,
     Parameter(
-        description="Only users who are active, or only those who are not.",
+        description="Only active or only inactive users.",
         schema_extra={"enum": list(UserStatus)},
     ),
 ]
@@ -222,7 +222,7 @@ class UsersController(Controller):
 
 
 def check_found(user: User | None, user_id: str) -> User:
-    """Return the user; `NotFound` if there is none."""
+    """Return the user; `NotFound` if it does not exist."""
     return existing(user, explain_missing_user(user_id))
 
 

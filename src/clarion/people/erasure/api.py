@@ -57,7 +57,7 @@ class DeletedUser(View):
 
 
 class ErasureReceipt(View):
-    """What an erasure has removed. It holds no personal data.
+    """What an erasure has removed. It contains no personal data.
 
     `status` is `running` while data is being removed, then `erased`. `user_hash` is a keyed hash:
     the same user id has the same hash in this app. `removed` counts rows by table.
@@ -100,7 +100,7 @@ class UserExport(Struct):
     devices: list[dict[str, Any]]
     """The devices of the user."""
     former_devices: list[dict[str, Any]]
-    """When devices were those of the user that are not any more."""
+    """When devices belonged to the user that no longer do."""
     messages: list[dict[str, Any]]
     """The messages to the devices of the user."""
     subscriptions: list[dict[str, Any]]
@@ -154,9 +154,9 @@ async def delete_user(
 ) -> Response[DeletedUser | ErasureReceipt]:
     """Delete a user, who can be restored for some days; or erase them with `hard=true`.
 
-    Nothing is sent to a deleted user, and nobody can read or use what is theirs. An erasure removes
-    everything about the user and answers with its receipt: 200 when all is removed, 202 if that
-    takes longer. Nothing more is sent in either case.
+    Nothing is sent to a deleted user, and their data cannot be read or used. An erasure removes
+    everything about the user and returns its receipt: 200 when everything is removed, 202 if
+    that takes longer. In either case nothing more is sent.
     """
     app_id, user_id = owner_of(request, user_id, Scope.USERS_WRITE)
     audit_log.describe(erased=str(hard).lower())
@@ -178,7 +178,7 @@ async def delete_user(
     errors=(Conflict,),
 )
 async def restore_user(request: ApiRequest, user_id: UserId, eraser: Injected[Eraser]) -> UserView:
-    """Restore a user. 409 if another user has the email address by now: change that user first."""
+    """Restore a user. 409 if another user has taken the email address: change that user first."""
     return view_user(await eraser.restore(*owner_of(request, user_id, Scope.USERS_WRITE)))
 
 
@@ -199,8 +199,8 @@ async def export_user(
 ) -> ASGIApp:
     """Return everything that is stored about a user, as one JSON object.
 
-    It is written as it is read: if the response is cut off, it is not complete. One of a user runs
-    at a time, and three of an app; a user has 30 in an hour, an app 1,000.
+    The response is streamed: if it is cut off, it is incomplete. One export per user and three per
+    app run at a time; a user may export 30 times an hour, an app 1,000 times.
     """
     owner = owner_of(request, user_id, Scope.USERS_READ)
     if not deleted and await active_users.is_gone(*owner):
@@ -213,7 +213,7 @@ async def export_user(
 async def _permit(
     exports: Exports, limits: ExportLimits, app_id: str, user_id: str
 ) -> AsyncIterator[None]:
-    """Count an export while it runs. Also one of nothing: to find that out takes as long."""
+    """Count an export while it runs, even an empty one: finding that out takes as long."""
     async with limits.take(app_id, user_id):
         if not await exports.exists(app_id, user_id):
             raise NotFound(_NOTHING)

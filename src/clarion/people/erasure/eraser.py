@@ -1,4 +1,4 @@
-"""Deletes users for now, restores them, and erases them for good.
+"""Deletes users temporarily, restores them, and erases them permanently.
 
 An erasure is a tombstone first. Then everything about the user is removed in chunks, by the request
 or by any node, also after a crash. Two minutes later this is repeated, to remove what was being
@@ -21,7 +21,7 @@ from clarion.people.model import User
 from clarion.telemetry.logs import get_logger
 
 DAY_MS = 24 * 3600 * 1000
-# How long a request waits until everything is removed. Then it goes on without the request.
+# How long a request waits until everything is removed. Then the erasure continues without it.
 WAIT_S = 10.0
 LEASE_MS = 60_000
 # Longer than a job is claimed for, and than an attempt takes.
@@ -34,7 +34,7 @@ CLAIMED = 10
 
 # Called with app and user: their connections end, and what this node has cached of them is dropped.
 OnGone = Callable[[str, str], Awaitable[None]]
-# Removes what was deleted from the files of the database; False if it must be tried again.
+# Removes deleted data from the files of the database; False if it must be tried again.
 Scrub = Callable[[], Awaitable[bool]]
 
 
@@ -74,10 +74,10 @@ class Eraser:
     async def erase(
         self, app_id: str, user_id: str, cause: ErasureCause = ErasureCause.REQUEST
     ) -> Erasure:
-        """Erase a user; return the receipt. It is `running` if it takes long, and goes on.
+        """Erase a user; return the receipt. It is `running` if it takes long, and continues.
 
-        Nothing is sent to the user after this returns but what was being sent. `NotFound` if
-        nothing is known of the user.
+        After this returns, nothing is sent to the user except messages already being sent.
+        `NotFound` if nothing is stored about the user.
         """
         erasure = await self.begin(app_id, user_id, cause)
         if erasure.status is not ErasureStatus.RUNNING:
@@ -122,7 +122,7 @@ class Eraser:
         return len(due)
 
     async def run_due(self, now: int) -> int:
-        """Go on with the erasures that nobody works on; return how many there were."""
+        """Continue with the erasures that nobody works on; return how many there were."""
         claimed = await self.erasures.claim_due(now, now + LEASE_MS, now + LATEST_MS, CLAIMED)
         for erasure in claimed:
             async with self._slots:

@@ -20,7 +20,7 @@ _APP_PER_HOUR = 1_000
 
 
 class ExportLimits:
-    """Counts exports. One that ended early has been counted, too: it has read what it has read."""
+    """Counts exports. One that ended early counts, too, because it has already read data."""
 
     def __init__(self, limits: Limits, clock: Clock) -> None:
         self._limits = limits

@@ -1,4 +1,4 @@
-"""An erasure: what is looked for, how far it is, and the receipt that stays."""
+"""An erasure: what it searches for, its progress, and the receipt that is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ErasureStatus(StrEnum):
     """How far an erasure is."""
 
     RUNNING = "running"
-    # All is erased. A second pass removes what was being written meanwhile.
+    # All is erased. A second pass removes rows that were being written at the same time.
     SETTLING = "settling"
     DONE = "done"
 

@@ -18,7 +18,7 @@ DEFAULT_QUIET_HOURS: QuietHours = tuple(hour >= 22 or hour < 7 for hour in range
 
 
 class Preferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a user has set; everything else has its default."""
+    """The preferences that a user has set; all others have their default."""
 
     quiet_hours: QuietHours | None = None
     categories: dict[str, bool] = {}
@@ -58,7 +58,7 @@ class User:
     attributes: dict[str, object] = field(default_factory=dict)
     # Kept for the app, in any form.
     metadata: dict[str, object] = field(default_factory=dict)
-    # By what was consented to: "newsletter".
+    # By the subject of the consent: "newsletter".
     consent: dict[str, Consent] = field(default_factory=dict)
     profile: Profile = field(default_factory=Profile)
     preferences: Preferences = field(default_factory=Preferences)
@@ -71,9 +71,9 @@ class User:
 
 
 class UserFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which users a list has: those for whom everything holds that is not None.
+    """A filter of users: all conditions that are not None must hold.
 
-    Of a range, `after` is its first moment and `before` the first one behind it.
+    A range includes `after` and excludes `before`.
     """
 
     ids: tuple[str, ...] | None = None

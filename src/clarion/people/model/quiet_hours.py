@@ -109,7 +109,7 @@ def is_quiet(now: int, hours: QuietHours, timezone: str) -> bool:
 
 
 def find_end(now: int, hours: QuietHours, timezone: str) -> int | None:
-    """Return the first moment from `now` on that is not quiet; None if there is none.
+    """Return the first moment from `now` on that is not quiet, or None.
 
     Quiet hours that would end in a skipped hour end at the change of clocks; an hour that occurs
     twice is quiet both times.
@@ -156,7 +156,7 @@ def _to_minute(text: str) -> int:
 
 
 def _fill(week: bytearray, start: int, length: int) -> None:
-    """Mark minutes as quiet; what exceeds Sunday goes on on Monday."""
+    """Mark minutes as quiet; what exceeds Sunday continues on Monday."""
     until = start + length
     week[start : min(until, _WEEK)] = b"\1" * (min(until, _WEEK) - start)
     if until > _WEEK:

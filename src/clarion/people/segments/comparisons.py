@@ -43,7 +43,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
 def check_field(word: str) -> str:
-    """Return the name of a field; `ValueError` if there is none."""
+    """Return the name of a field; `ValueError` if it does not exist."""
     if word in FIELDS[:-1]:
         return word
     if not word.startswith(ATTRIBUTE):

@@ -35,13 +35,13 @@ _NOTHING: frozenset[Value] = frozenset()
 
 
 def is_member(of: Filter, user: User) -> bool:
-    """Whether a filter selects a user; those who are inactive or deleted are in no segment."""
+    """Whether a filter selects a user; inactive and deleted users are in no segment."""
     is_audience = user.status is UserStatus.ACTIVE and user.deleted_at is None
     return is_audience and _is_true(of, read_terms(user))
 
 
 def read_terms(user: User) -> Terms:
-    """Return the terms of a user with their values."""
+    """Return what a filter can compare of a user: each term with its values."""
     terms: dict[str, frozenset[Value]] = {
         LANGUAGE: frozenset({user.language}),
         TIMEZONE: frozenset({user.timezone}),

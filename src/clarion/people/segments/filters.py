@@ -83,7 +83,7 @@ def list_conditions(of: Filter) -> Iterator[Condition]:
 
 
 def holds(condition: Condition, value: Value) -> bool:
-    """Whether a value of the condition's term fulfils it."""
+    """Whether a value of the condition's term matches it."""
     if isinstance(condition, OneOf):
         return value in condition.values
     low, high = condition.low, condition.high

@@ -99,7 +99,7 @@ def _both(first: Filter, second: Filter) -> Filter:
             return Not(_unite(first.of, second.of))
         case OneOf() | Between(), OneOf() | Between():
             return _intersect(first, second)
-        case _:  # equal, or nobody fulfils the first
+        case _:  # equal, or nobody matches the first
             return first
 
 

@@ -158,7 +158,7 @@ class _Parser:
 
 
 def _check(token: Token, check: Callable[[], T]) -> T:
-    """Return what a check returns; its fault is that of the token."""
+    """Return the result of a check; a fault is reported at the token."""
     try:
         return check()
     except ValueError as error:

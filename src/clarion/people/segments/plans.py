@@ -1,7 +1,7 @@
 """Which conditions of a filter the users are found by; the others are checked for each of them.
 
-Every user of the filter fulfils one of the conditions found here. The rarest ones are chosen, so
-that few users are found who do not fulfil the whole filter.
+Every user of the filter matches one of the conditions found here. The rarest ones are chosen, so
+that few users are found who do not match the whole filter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALL_USERS = 1 << 60
 
 
 class SearchPlan(msgspec.Struct, frozen=True):
-    """The conditions to look up (None: all users), and how many users fulfil them together."""
+    """The conditions to look up (None: all users), and how many users match them together."""
 
     conditions: tuple[Condition, ...] | None
     cost: int
@@ -97,8 +97,8 @@ def leave_out(of: Filter, conditions: tuple[Condition, ...] | None) -> Filter:
 def split_values(conditions: tuple[Condition, ...]) -> tuple[Condition, ...] | None:
     """Return a condition for each value; None if there are too many, or a range is among them.
 
-    An index has the users of one value in the order of their ids, so that a page of them reads
-    no more than it shows. A range has its users in the order of its values.
+    An index has the users of one value in the order of their ids, so a page reads no more users
+    than it shows. A range has its users in the order of the values.
     """
     found: list[Condition] = []
     for each in conditions:

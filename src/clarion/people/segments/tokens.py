@@ -33,7 +33,7 @@ class FilterError(ValueError):
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -44,7 +44,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """A token, where it begins (the first character is 1), and what it says."""
+    """A token, its position (the first character is 1), and its value."""
 
     kind: TokenKind
     position: int

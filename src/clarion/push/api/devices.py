@@ -265,9 +265,9 @@ class DevicesController(Controller):
         catalog: Injected[Catalog],
         on_user_changed: Injected[OnUserChanged],
     ) -> DeviceView:
-        """Update the fields that are given; the others stay.
+        """Update the given fields, also inside `preferences`; the others do not change.
 
-        In `preferences`, too: null resets a value to its default.
+        Null resets a value to its default.
         """
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         details = _details_of(app_or_user_of(request, Scope.DEVICES_WRITE), data)
@@ -313,7 +313,7 @@ class DevicesController(Controller):
         device_id: DeviceId,
         registry: Injected[Registry],
     ) -> RenewedSecret:
-        """Return a new secret, this once; the old one is refused, its connection closed."""
+        """Return a new secret, only once; the old one is refused, and its connection closed."""
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         secret = await registry.renew_secret(device)
         return RenewedSecret(device_id=device.id, secret=secret)
@@ -332,7 +332,7 @@ async def list_devices(
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[DeviceView]:
-    """Return the devices of a user, on `/v1/me` those of the user whose token calls."""
+    """Return the devices of a user; under `/v1/me` those of the calling user."""
     app_id, owner = owner_of(request, user_id, Scope.DEVICES_READ)
     await check_present(app_id, owner)
     page = await registry.devices.list(app_id, owner, after=after, limit=check_limit(limit))
@@ -344,7 +344,7 @@ async def list_devices(
 async def _replan(
     before: Device | None, after: Device | None, on_user_changed: OnUserChanged
 ) -> None:
-    """Have waiting notifications of the users of a changed device decided again, if it matters."""
+    """Schedule new decisions on what waits for a changed device's users, if they may differ."""
     if _what_counts(before) == _what_counts(after):
         return
     devices = [device for device in (before, after) if device is not None]

@@ -58,7 +58,7 @@ async def list_messages(
     limit: Limit = PAGE_DEFAULT,
     after: After = None,
 ) -> Items[MessageView]:
-    """Return the messages to a device, newest first, also when the device was deleted."""
+    """Return the messages to a device, newest first, even after the device was deleted."""
     caller = app_of(request, Scope.DEVICES_READ)
     page = await history.list(
         caller.app_id, device_id=device_id, after=after, limit=check_limit(limit)

@@ -1,4 +1,4 @@
-"""The request to register a device, and what it says about where the device is reached."""
+"""The request to register a device, with the address at which the device is reached."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Short = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=NO_ZER
 
 
 class Details(Body):
-    """What is known about a device."""
+    """The details of a device."""
 
     user_id: UserId | None = None
     """The user of the device."""
@@ -69,7 +69,7 @@ class NewDevice(Details, kw_only=True):
 
     With platform `ios` or `android`, `token` is that of APNs or FCM; with `web`, `subscription` is
     that of the browser. A device with neither connects to Clarion, and a token is generated.
-    With the `secret` of a device that is registered, a user takes it over from another.
+    With the `secret` of a registered device, a user takes it over from another user.
     """
 
     platform: Annotated[str, documented(enum=list(_PLATFORMS))]
@@ -101,7 +101,7 @@ class NewDevice(Details, kw_only=True):
 
 
 class Registration(NamedTuple):
-    """A checked request. `address` is what another push service needs; None: it is ours."""
+    """A checked request. `address` is for another push service; None for Clarion's own gateway."""
 
     app_id: str
     platform: Platform
@@ -110,7 +110,7 @@ class Registration(NamedTuple):
 
 
 def read_registration(caller: AppCaller | UserCaller, data: NewDevice) -> Registration:
-    """Return what a request says; `InvalidFields` names what is wrong."""
+    """Return the registration of a request; `InvalidFields` names every fault."""
     checked = collect({"app_id": partial(_check_app, caller, data.app_id), **data.checks()})
     platform, token = checked["platform"], checked["token"]
     if data.subscription is not None:

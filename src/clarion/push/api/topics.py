@@ -181,9 +181,9 @@ class SubscriptionsController(Controller):
         dispatch: Injected[Dispatch],
         topics: Injected[Topics],
     ) -> None:
-        """Subscribe from now on, to at most 1,000 topics. A repeat changes nothing.
+        """Subscribe to messages sent from now on, in at most 1,000 topics. A repeat changes nothing.
 
-        With a user token, to open topics only.
+        With a user token, only open topics are allowed.
         """
         device = await find_device(request, device_id, registry, Scope.TOPICS_WRITE)
         name = _check_topic(topic)

@@ -109,7 +109,7 @@ def read_push_type(headers: Mapping[bytes, bytes]) -> str | None:
     return push_type
 
 
-@lru_cache(maxsize=1024)  # a provider sends the same few topics again and again
+@lru_cache(maxsize=1024)  # a provider sends the same few topics repeatedly
 def _read_topic(topic: bytes, push_type: str | None) -> tuple[str, int]:
     """Return the bundle id in a topic, and the size limit of the payload."""
     given = topic.decode("latin-1")
@@ -174,7 +174,7 @@ def check_payload(body: bytes, limit: int) -> bytes:
     if len(body) > limit:
         raise Rejected(Reason.PAYLOAD_TOO_LARGE)
     try:
-        # Devices get it unchanged in a text frame: what is not UTF-8 would close the connection,
+        # Devices get it unchanged in a text frame: invalid UTF-8 would close the connection,
         # every time they connect. The decoder does not check raw values for that.
         body.decode()
         payload = _decode_object(body)

@@ -20,7 +20,7 @@ _MESSAGE_IDS = uuid.UUID("5a4d1f6e-3c5b-4b52-9d0c-8f3c1b7e2a90")
 
 
 class Platform(StrEnum):
-    """What a device's token is for. `clarion` devices hold their connection to us."""
+    """What a device's token is for. `clarion` devices connect to Clarion directly."""
 
     IOS = "ios"
     ANDROID = "android"
@@ -52,9 +52,9 @@ class DeviceDetails:
 
 
 class DevicePreferences(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is set for one device; everything else has its default.
+    """The preferences set for one device; all others have their default.
 
-    `quiet_hours` are in the time zone of the device, or of its user if it has none. They come in
+    `quiet_hours` are in the time zone of the device, or of its user if it has none. They apply in
     addition to those of the user.
     """
 

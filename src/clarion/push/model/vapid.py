@@ -32,7 +32,7 @@ def read_base64url(text: str) -> bytes:
 
 
 def read_public_key(text: str) -> ec.EllipticCurvePublicKey:
-    """Return the key of an uncompressed point of 65 bytes; `ValueError` if it is none."""
+    """Return the key of an uncompressed point of 65 bytes; `ValueError` if it is not valid."""
     point = read_base64url(text)
     if len(point) != POINT_BYTES:
         raise ValueError(f"must be {POINT_BYTES} bytes in base64url")
@@ -53,7 +53,7 @@ def write_public_key(key: ec.EllipticCurvePublicKey) -> str:
 
 
 def read_private_key(text: str) -> ec.EllipticCurvePrivateKey:
-    """Return the key of a number of 32 bytes; `ValueError` if it is none."""
+    """Return the key of a number of 32 bytes; `ValueError` if it is not valid."""
     scalar = read_base64url(text)
     if len(scalar) != SCALAR_BYTES:
         raise ValueError(f"must be {SCALAR_BYTES} bytes in base64url")

@@ -260,12 +260,12 @@ class Devices:
     ) -> Device | None:
         """Refresh the device of the app that has this token, and return it as it is now.
 
-        It keeps its id, secret and time of creation, takes the new details (a value that is None
-        stays as it was), and is valid again. If it has an address it takes the new one; one
-        without stays without. None, with nothing changed, if there is none; or if it is not of the
-        same user, the app itself does not ask for it, and `proof` is not the hash of its secret.
-        If its user changes, its waiting messages fail, its subscriptions are deleted and its
-        preferences reset; if a user took it, it takes the new secret too.
+        It keeps its id, secret and time of creation, gets the new details (None keeps the old
+        value), and is valid again. If it has an address, it gets the new one; otherwise it stays
+        without. Returns None, with nothing changed, if no such device exists, or if it has another
+        user, the app itself does not ask for it, and `proof` is not the hash of its secret. If its
+        user changes, its waiting messages fail, its subscriptions are deleted and its preferences
+        reset; if a user took it over, it gets the new secret, too.
         """
         details, now = device.details, device.last_seen_at
         of_token: dict[str, Value] = {"token_hash": device.token_hash, "app_id": device.app_id}
@@ -504,7 +504,7 @@ class Devices:
 
 
 def _choose_list(chosen: DeviceFilter) -> tuple[Statement, dict[str, Value]]:
-    """Return the list of the condition that leaves out most, and its values."""
+    """Return the list statement for the most selective condition, and its values."""
     if chosen.user_id is not None:
         return LIST, {"user_id": chosen.user_id}
     if chosen.is_valid is False:

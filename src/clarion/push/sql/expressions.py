@@ -12,13 +12,13 @@ JOIN_DEVICE = "JOIN devices ON devices.id = attempts.device_id"
 
 
 def of_waiting(ending: str) -> str:
-    """Return the query for the notifications of waiting messages that fulfil a condition."""
+    """Return the query for the notifications of waiting messages that match a condition."""
     return f"""SELECT notification_id FROM messages
           WHERE {WAITS} AND notification_id IS NOT NULL AND {ending}"""
 
 
 def has_other(notification_id: str, ending: str) -> str:
-    """Return the condition that a message was delivered, or waits and does not fulfil another."""
+    """Return the condition: a message was delivered, or one waits that `ending` does not end."""
     return f"""EXISTS (SELECT 1 FROM messages
           WHERE messages.notification_id = {notification_id}
           AND (messages.status = 'delivered'
@@ -26,6 +26,6 @@ def has_other(notification_id: str, ending: str) -> str:
 
 
 def platform_of(device_id: str) -> str:
-    """Return the platform of a device, empty if there is none."""
+    """Return the platform of a device; empty if the device does not exist."""
     return f"""COALESCE(
       (SELECT devices.platform FROM devices WHERE devices.id = {device_id}), '')"""

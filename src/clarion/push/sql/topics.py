@@ -1,4 +1,4 @@
-"""Topics in SQL. A message to a topic is one row, whatever the number of subscribers."""
+"""Topics in SQL. A message to a topic is one row, for any number of subscribers."""
 
 from __future__ import annotations
 
@@ -221,8 +221,8 @@ class Topics:
     async def delete(self, app_id: str, topic: str, now: int) -> bool:
         """Delete a topic, then its messages and subscriptions; False if it does not exist.
 
-        From the first commit on it is deleted for everyone. The rest is deleted in small commits:
-        what an interruption leaves is deleted by the next call, or before the topic is pruned.
+        From the first commit on it is deleted for everyone. The rest is deleted in small commits;
+        after an interruption, the next call or the pruning of the topic deletes the remainder.
         """
         mark = MARK_DELETED.guard(app_id=app_id, topic=topic, now=now)
         marked = await self._engine.write(Unit(topic, (mark,), app_id))

@@ -31,7 +31,7 @@ EndpointId = Annotated[
 
 
 class NewPushEndpoint(Body):
-    """An endpoint to create. With a `vapid_key`, only who signs with it can send."""
+    """An endpoint to create. With a `vapid_key`, only senders that sign with it can send."""
 
     vapid_key: Annotated[str, documented(pattern="^[A-Za-z0-9_-]{87}=?$")] | None = None
     """The public VAPID key of the only sender that is allowed, in base64url; anyone who knows the
@@ -42,7 +42,7 @@ class NewPushEndpoint(Body):
 
 
 class CreatedPushEndpoint(msgspec.Struct):
-    """A new endpoint. Its URL is returned this once; who knows it can send to the device."""
+    """A new endpoint. Its URL is returned only once; anyone who knows it can send."""
 
     endpoint_id: str
     """The id by which this API knows the endpoint; it is not part of its URL."""
@@ -126,7 +126,7 @@ class EndpointsController(Controller):
         registry: Injected[Registry],
         endpoint_registry: Injected[EndpointRegistry],
     ) -> None:
-        """Delete the endpoint: whoever sends to it gets 404. What was sent before is delivered."""
+        """Delete the endpoint. Its sender then gets 404; messages sent before are delivered."""
         device = await find_device(request, device_id, registry, Scope.DEVICES_WRITE)
         await endpoint_registry.delete(device.app_id, device.id, endpoint_id)
 

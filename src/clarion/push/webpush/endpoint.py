@@ -56,7 +56,7 @@ class WebPushEndpoint:
         return Response(201, b"", more)
 
     async def _cancel(self, request: Request, capability: str, message_id: str) -> Response:
-        """Answer for a message resource: the `Location` of a message that was sent."""
+        """Answer requests for a message, at the `Location` that its sender got."""
         to = await self._endpoints.find(capability)
         if request.scope["method"] != "DELETE":
             raise MethodNotAllowed({"DELETE"})

@@ -56,7 +56,7 @@ class WebPushIntake:
     async def cancel(
         self, to: EndpointOfDevice, headers: Mapping[str, str], message_id: str
     ) -> None:
-        """Cancel a waiting message; `NotFound` if there is none of this endpoint."""
+        """Cancel a waiting message; `NotFound` if the endpoint has no such message."""
         now = self.clock.now()
         self._check_sender(to.endpoint, headers, now)
         self._count(f"cancel:{to.endpoint.id}", self.per_minute, now)

@@ -86,7 +86,7 @@ class EndpointRegistry:
         added = await self.endpoints.add(endpoint, once)
         if added is False:
             limit = f"{ENDPOINTS_LIMIT} endpoints"
-            raise Conflict(f"A device can have {limit}. Delete one that is not used any more.")
+            raise Conflict(f"A device can have {limit}. Delete one that is no longer used.")
         return added if isinstance(added, StoredResponse) else None
 
     async def delete(self, app_id: str, device_id: str, endpoint_id: str) -> None:
@@ -113,7 +113,7 @@ class EndpointRegistry:
     async def find(self, capability: str) -> EndpointOfDevice:
         """Return the endpoint with its device.
 
-        `NotFound` if there is none; `EndpointGone` if its device is not valid any more, or has
+        `NotFound` if it does not exist; `EndpointGone` if its device is no longer valid, or has
         another user.
         """
         return await self.find_hashed(hash_capability(capability))

@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Received(msgspec.Struct, omit_defaults=True):
-    """What a device gets: the body unchanged, in base64url, and what is needed to decrypt it.
+    """The payload for a device: the unchanged body in base64url, and the values to decrypt it.
 
     The names are those of Mozilla's push service.
     """
@@ -55,7 +55,7 @@ class _Payload(msgspec.Struct):
 
 
 def read_endpoint_id(payload: bytes) -> str | None:
-    """Return the endpoint that a stored message was sent to; None if it was sent otherwise."""
+    """Return the endpoint of a stored message; None if it did not arrive through one."""
     try:
         return msgspec.json.decode(payload, type=_Payload).webpush.endpoint_id
     except (msgspec.DecodeError, RecursionError):

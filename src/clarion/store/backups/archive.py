@@ -50,7 +50,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a backup is. Everything that was accepted before `as_of` is in it."""
+    """The description of a backup, which has everything that was accepted before `as_of`."""
 
     format: int
     engine: str
@@ -161,7 +161,7 @@ class Archive:
         self._file.close()
 
     def read(self, name: str) -> Iterator[bytes]:
-        """Yield the content of a member; `CommandFailed` if it is not what was written."""
+        """Yield the content of a member; `CommandFailed` if it is not as written."""
         expected, digest = self.manifest.members[name], hashlib.sha256()
         left = expected.size
         with self._zip.open(name) as member:

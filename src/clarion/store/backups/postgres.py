@@ -1,7 +1,7 @@
 """Backs up and restores a PostgreSQL database by COPY, so that no program of PostgreSQL is needed.
 
 `pg_dump` must not be older than the server, and is often not installed where Clarion runs. One
-REPEATABLE READ transaction reads every table as of the same moment; nobody waits for it. A restore
+REPEATABLE READ transaction reads every table as of the same moment and blocks no writer. A restore
 applies the migrations of the backup to an empty database and fills the tables, in one transaction.
 """
 
@@ -74,7 +74,7 @@ async def open_snapshot(url: str) -> AsyncIterator[Snapshot]:
     """Read the database as of this moment; later writes are not in it."""
     connection = await connect_or_explain(url)
     try:
-        # Before the snapshot: what was committed by then is in it.
+        # Before the snapshot, which includes everything committed by then.
         as_of = await connection.fetchval(_NOW)
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             if await connection.fetchval("SELECT to_regclass($1)", _RECORDS) is None:

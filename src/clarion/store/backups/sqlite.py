@@ -1,7 +1,7 @@
 """Backs up and restores a SQLite file, while a server writes it.
 
-One read transaction spans the whole copy. Without it, SQLite would begin anew after every commit of
-the server. In WAL mode a reader keeps nobody from writing; the log grows until the copy is made.
+One read transaction spans the whole copy. Without it, SQLite would start again after every commit
+of the server. In WAL mode a reader does not block writers; the log grows until the copy is made.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _copy(path: str, target: Path, on_progress: OnProgress) -> None:
 
 
 def _open_copy(path: Path) -> apsw.Connection:
-    """Open a file that nobody writes, without files beside it."""
+    """Open a file that no process writes, without additional files."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     return apsw.Connection(f"file:{quote(str(path))}?immutable=1", flags=flags)
 

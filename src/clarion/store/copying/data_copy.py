@@ -1,7 +1,7 @@
-"""The copy of a database: table by table, each batch with the progress that it makes.
+"""The copy of a database: table by table, each batch committed together with the progress.
 
-A copy that was killed goes on after the last batch that was committed. If the source was used
-since, it begins anew.
+A killed copy continues after the last committed batch. If the source was used since, it starts
+again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUL, _REPLACEMENT = "\x00", "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What is called while a copy runs: with a table, and how many rows were done."""
+    """A callback for the progress of a copy: with the table and the number of copied rows."""
 
     on_copied: Callable[[CopiedTable, int], None]
     on_verified: Callable[[CopiedTable, int], None]
@@ -31,7 +31,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a copy has done, in all of its runs."""
+    """The result of a copy, over all its runs."""
 
     tables: int
     rows: int
@@ -107,14 +107,14 @@ class DataCopy:
         await self._target.complete(copy_id, table, progress)
 
     async def _verify(self, table: CopiedTable, copied: Checksum) -> int:
-        """Compare what is in the target with what was read; return the number of rows."""
+        """Compare the rows in the target with those read; return their number."""
         found = await self._target.read_checksum(table)
         if found != copied or copied.count != self._source.count(table):
             raise CommandFailed(
                 f"The rows of {table.name} differ: {self._source.count(table):,} in SQLite, "
                 f"{copied.count:,} were copied ({copied.hex}), {found.count:,} are in PostgreSQL "
-                f"({found.hex}). Nobody may write to either meanwhile. Create a new database with "
-                "createdb, and copy into that."
+                f"({found.hex}). Nothing may write to either during the copy. Create a new "
+                "database with createdb, and copy into that."
             )
         self._watch.on_verified(table, found.count)
         return found.count

@@ -1,4 +1,4 @@
-"""The SQLite database that is copied. Nobody else can open it meanwhile."""
+"""The SQLite database that is copied. No other process can open it during the copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Source:
 
     @classmethod
     def open(cls, path: str, names: Sequence[str]) -> Source:
-        """Lock a database of which tables are copied, and bring it up to date.
+        """Lock the database to copy from, and bring it up to date.
 
         `CommandFailed` if another process uses it.
         """

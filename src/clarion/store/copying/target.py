@@ -86,7 +86,7 @@ class Target:
         return found
 
     async def check_columns(self, tables: Sequence[CopiedTable]) -> None:
-        """Raise `CommandFailed` if a table differs from the one that is copied."""
+        """Raise `CommandFailed` if a table differs from that of the source."""
         found: dict[str, set[str]] = {}
         for name, column in await self._connection.fetch(_LIST_COLUMNS):
             found.setdefault(name, set()).add(column)
@@ -95,12 +95,12 @@ class Target:
                 raise CommandFailed(f"The tables {table.name} of the two databases differ.")
 
     async def clear(self) -> None:
-        """Delete what an earlier copy has written."""
+        """Delete the rows of an earlier copy."""
         names = {row[0] for row in await self._connection.fetch(_LIST_COLUMNS)}
         await self._connection.execute(f"TRUNCATE {', '.join(sorted(names - {'migrations'}))}")
 
     async def begin(self, copy_id: str) -> None:
-        """Record the copy. Triggers are off until its end: what they write is copied, too."""
+        """Record the copy. Triggers are off until its end, because their rows are copied, too."""
         async with self._connection.transaction():
             await self._set_triggers("DISABLE")
             await self._connection.execute(_SAVE, _COPY, copy_id, None, 0, "", 0)

@@ -1,1 +1,1 @@
-"""What is done with the rows of all tables, as their declarations say."""
+"""Operations on the rows of all tables, driven by their declarations."""

@@ -19,7 +19,7 @@ Prune = Callable[[int], Awaitable[int]]
 def list_prunes(
     engine: Engine, tables: Sequence[Table[Any]], settings: object, limit: int
 ) -> Iterator[tuple[Table[Any], Prune]]:
-    """Yield the tables whose rows end by themselves, each with the step that deletes some."""
+    """Yield the tables whose rows expire, each with the step that deletes some."""
     for table in tables:
         match table.ends:
             case Expires():
@@ -65,7 +65,7 @@ def delete(table: Table[Any]) -> Statement:
 
 def _column(table: Table[Any]) -> str:
     if not isinstance(table.ends, (Expires, Ages)):
-        raise TypeError(f"the rows of {table.name} do not end by themselves")
+        raise TypeError(f"the rows of {table.name} do not expire")
     return table.ends.column
 
 

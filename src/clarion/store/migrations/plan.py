@@ -111,7 +111,7 @@ def find_missing(migrations: Sequence[Migration], recorded: Iterable[Row]) -> li
     """Return the migrations that are missing; `MigrationError` if the database does not match.
 
     A row has the version and checksum of a migration, and its step if that is known. A database may
-    be ahead of this release by what was added, but not by an `after` step.
+    be ahead of this release by additions, but not by an `after` step.
     """
     applied = {version: _Record(checksum, *step) for version, checksum, *step in recorded}
     missing = [migration for migration in migrations if migration.version not in applied]
@@ -161,9 +161,9 @@ def _explain_gap(applied: Mapping[int, _Record], missing: Sequence[Migration]) -
 def apply_to_sqlite(
     connection: apsw.Connection, migrations: Sequence[Migration] | None = None
 ) -> list[str]:
-    """Apply what is missing, each in an immediate transaction, and return the titles.
+    """Apply missing migrations, each in an immediate transaction, and return the titles.
 
-    A server has the file alone, so both steps are applied.
+    Only one server uses the file, so both steps are applied.
     """
     migrations = load("sqlite") if migrations is None else migrations
     titles: list[str] = []
@@ -201,7 +201,7 @@ async def apply_to_postgres(
     *,
     on_postponed: OnPostponed = log_postponed,
 ) -> list[str]:
-    """Apply what is missing under a session lock for all nodes, and return the titles.
+    """Apply missing migrations under a session lock for all nodes, and return the titles.
 
     An `after` step is left out, and `on_postponed` called, as long as nodes that do not know it
     run.
@@ -209,7 +209,7 @@ async def apply_to_postgres(
     migrations = load("postgres") if migrations is None else migrations
     await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
     try:
-        # A change of a table waits for those who use it, and everybody else waits behind it.
+        # A change of a table waits for the running queries on it, and later queries wait behind it.
         await connection.execute(f"SET lock_timeout = '{_LOCK_WAIT_S}s'")
         await connection.execute(_RECORD_TABLE)
         titles = []

@@ -1,4 +1,4 @@
-"""Where a PostgreSQL server is: whether what is sent there needs TLS."""
+"""The address of a PostgreSQL server, and whether connections to it need TLS."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def name_host(url: str) -> str:
 def choose_tls(url: str) -> dict[str, Any]:
     """Return the options for the driver that are not in the URL.
 
-    Beyond this machine only a URL that says `disable` does without TLS; `StartError` if it, or
-    `PGSSLMODE`, would do so unless the server offers TLS.
+    For another machine TLS is required unless the URL has `disable`; `StartError` if the URL or
+    `PGSSLMODE` would fall back to no TLS.
     """
     query = parse_qs(urlsplit(url).query)
     hosts = _hosts_of(url, query)

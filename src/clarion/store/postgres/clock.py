@@ -1,7 +1,7 @@
 """The time of the database, which all nodes share: the monotonic clock and a measured offset.
 
-What one node stores another compares with the time, so they must not go by clocks of their own. The
-clocks of the machines may differ and may be set; nothing here depends on them.
+One node compares times that another has stored with the current time, so they must not use their
+own clocks. The clocks of the machines may differ and may be set; nothing here depends on them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DatabaseClock:
             await asyncio.sleep(EVERY_S)
 
     async def measure(self) -> None:
-        """Ask the database for its time, and go by it."""
+        """Read the time of the database, and adopt it."""
         best = min([await self._take_sample() for _ in range(SAMPLES)])
         behind_ms = self._offset_ms - best.offset_ms
         is_first = self.uncertainty_ms is None

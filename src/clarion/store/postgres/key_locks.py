@@ -1,7 +1,7 @@
 """Which nodes still seal with a master key: the writer of each holds a shared lock of its key.
 
 The lock ends with the connection, and is taken before anything is written on the next one. So the
-holder of the exclusive lock knows that nothing is written that is sealed with this key.
+holder of the exclusive lock knows that no node writes values sealed with this key.
 """
 
 from __future__ import annotations

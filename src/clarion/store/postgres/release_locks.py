@@ -1,8 +1,8 @@
 """Which releases run on a database: the writer of each node holds a shared lock of its release.
 
 A release is named by the newest migration that it knows. The lock ends with the connection, and is
-taken before anything is written on the next one. So an `after` step of a migration, which nodes of
-earlier releases cannot live with, is applied only when none of them is connected.
+taken before anything is written on the next one. So an `after` step of a migration, which would
+break nodes of earlier releases, is applied only when none of them is connected.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FIND_LATER = "SELECT MAX(version) FROM migrations WHERE step = 'after' AND vers
 async def hold_release(newest: int, connection: asyncpg.Connection) -> None:
     """Hold the lock of a release until the connection is closed.
 
-    `StoreUnavailable` if a later release has applied what this one cannot live with. A migration
-    that runs is waited for, so that it either sees this lock or is seen here.
+    `StoreUnavailable` if a later release has applied a change that breaks this one. This waits for
+    a running migration, so that either it sees this lock, or its result is seen here.
     """
     await connection.execute("SELECT pg_advisory_lock_shared($1)", MIGRATION_LOCK)
     try:

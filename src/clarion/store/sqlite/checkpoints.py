@@ -2,9 +2,9 @@
 
 A checkpoint copies each page that the log has and flushes the file, which takes as long as many
 commits. In a thread of its own it delays none: SQLite lets one connection append to the log while
-another copies from it. Only one thing is left for the writer. The log begins anew when all of it is
-copied, and while commits follow each other the thread is always a few pages behind. So when the log
-has grown long, the writer copies these few itself, between two commits.
+another copies from it. Only one thing is left for the writer. The log can start from its beginning
+again when all of it is copied, and under load the thread is always a few pages behind. So when the
+log has grown long, the writer copies these few itself, between two commits.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import apsw
 
 # Pages that are committed before the thread copies them: 16 MiB.
 COPIED_PAGES = 4_000
-# The length of the log at which the writer has it begin anew: 48 MiB. At twice this length it waits
-# for the thread.
+# At this length (48 MiB) the writer restarts the log. At twice this length it waits for the thread.
 LONG_PAGES = 12_000
 
 
@@ -49,7 +48,7 @@ class Checkpoints:
 
     def _note(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         """Take the length of the log after a commit. Called by SQLite."""
-        if pages < self._pages:  # it began anew
+        if pages < self._pages:  # it began again
             self._copied = self._shortened = 0
         self._pages = pages
         if pages - self._copied >= self._copied_pages:
@@ -57,9 +56,9 @@ class Checkpoints:
         return apsw.SQLITE_OK
 
     def shorten(self) -> None:
-        """Copy the rest of a log that has grown long, so that the next commit begins it anew.
+        """Copy the rest of a log that has grown long, so that the next commit starts it again.
 
-        If somebody reads from the log, that is tried again after as many pages as the thread waits
+        If a read of the log is running, that is tried again after as many pages as the thread waits
         for.
         """
         if self._pages < max(self._long_pages, self._shortened + self._copied_pages):

@@ -63,7 +63,7 @@ _PAGES = 5_000
 
 
 def classify(error: apsw.Error) -> Trouble:
-    """Return what an error of the database means for the callers."""
+    """Return the meaning of a database error for the callers."""
     if isinstance(error, apsw.FullError):
         kind = "full"
     elif isinstance(error, (apsw.BusyError, apsw.LockedError, apsw.NoMemError)):
@@ -81,7 +81,7 @@ def classify(error: apsw.Error) -> Trouble:
 def serve(channel: socket.socket) -> None:
     """Open the database that the first message names; run batches until the socket is closed.
 
-    If the server was killed, what it has asked for is not begun: another one may serve by now.
+    If the server was killed, its remaining requests are not started: another server may be running.
     """
     server = os.getppid()
     path = receive(channel).decode()

@@ -96,7 +96,7 @@ class WriterProcess:
         raise _error_of(answer)
 
     async def scrub(self, first_page: int) -> Scrubbed | None:
-        """Remove what was deleted from the log and from some pages; None if somebody reads."""
+        """Remove deleted data from the log and from some pages; None if a read is running."""
         if self._is_broken:
             raise StoreUnavailable
         answer = await self._ask(first_page)

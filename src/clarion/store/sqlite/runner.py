@@ -104,7 +104,7 @@ class _Feed:
 
 
 class _GuardFeed(_Feed):
-    """Also knows for whom a guard has changed something: a row that is returned costs more."""
+    """Also counts the rows that a guard changed, which is cheaper than returning them."""
 
     def __init__(self, members: Members, count_changes: Callable[[], int]) -> None:
         super().__init__(members)

@@ -3,7 +3,7 @@
 With `secure_delete` SQLite overwrites rows that are deleted. But when it moves rows to another
 page, to split or join pages, their copies stay in the space between the cell pointers and the cells
 of the page that they were in. Nothing reads that space, so it can be overwritten in the file, as
-long as nobody writes pages meanwhile: the caller holds the write lock, and the log is empty.
+long as no pages are written: the caller holds the write lock, and the log is empty.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class ChangeActor(View):
     id: str
     """The id of the administrator, or the account of the operating system that ran `clarion`."""
     username: str | None
-    """The name of the administrator; null if it is none, or was deleted."""
+    """The name of the administrator; null if the actor is not one, or was deleted."""
 
 
 class AccountChange(View):
@@ -60,10 +60,10 @@ async def list_account_changes(
     audit_log: Injected[AuditLog],
     clock: Injected[Clock],
 ) -> AccountChangeList:
-    """Return what changed in how the calling administrator signs in, and what they may do.
+    """Return the changes to the calling administrator's sign-in and permissions.
 
-    Passwords, second factors, recovery codes, admin API keys, roles and resets of the last 90 days,
-    by whoever did it.
+    Passwords, second factors, recovery codes, admin API keys, roles and resets of the last 90
+    days, changed by anybody.
     """
     caller = signed_in(request)
     sessions = await admins.sessions.list(caller.administrator_id)

@@ -50,7 +50,7 @@ AdministratorId = Annotated[
 
 
 class NewAdministrator(Body):
-    """An administrator to create, with a role for all apps, or for single ones, or both."""
+    """An administrator to create, with a role for all apps, for particular apps, or both."""
 
     username: Username
     """The name to sign in with."""
@@ -69,7 +69,7 @@ class NewAdministrator(Body):
 
 
 class AdministratorChanges(Body):
-    """What to change about an administrator. `app_roles` and `networks` are replaced whole."""
+    """Changes to an administrator. `app_roles` and `networks` are replaced as a whole."""
 
     role: Role | UnsetType | None = UNSET
     """The role for all apps; null: none."""
@@ -89,9 +89,9 @@ class ResetBody(Body):
 
 
 class AdministratorView(View):
-    """An administrator. `networks` are the only ones the account can be used from; none: all.
+    """An administrator. The account can be used only from `networks`; empty means from anywhere.
 
-    Who has no password has not used the set-up link yet.
+    An administrator without a password has not used the set-up link yet.
     """
 
     id: str
@@ -146,7 +146,7 @@ class AdministratorsController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[AdministratorView]:
-        """Return administrators in the order in which they were created."""
+        """Return administrators, oldest first."""
         admin_of(request, Role.ADMIN)
         page = await admins.accounts.list(after=after, limit=check_limit(limit))
         return Items([_view(each) for each in page.items], page.next)
@@ -201,7 +201,7 @@ class AdministratorsController(Controller):
         audit_log: Injected[AuditLog],
         clock: Injected[Clock],
     ) -> AdministratorView:
-        """Update the fields that are given. All sessions of the administrator end.
+        """Update the given fields. All sessions of the administrator end.
 
         An administrator who is not active cannot sign in, and the admin API keys are revoked.
         """
@@ -247,7 +247,7 @@ class AdministratorsController(Controller):
     ) -> SetupUrl:
         """Remove the password, end all sessions, revoke all keys, and return a new set-up link.
 
-        The second factor stays, unless `totp` is true. Failed sign-ins are forgotten.
+        The second factor stays, unless `totp` is true. Failed sign-ins are cleared.
         """
         caller = operator(request, clock)
         account = existing(await admins.accounts.get(administrator_id), _UNKNOWN)

@@ -45,7 +45,7 @@ def confirmed(request: ApiRequest, clock: Clock) -> AdminCaller:
 def check_creator(request: ApiRequest, clock: Clock) -> None:
     """Raise `ConfirmationRequired` if a session that was not confirmed lately creates credentials.
 
-    API keys have nothing to confirm: what they create does not outlive them.
+    API keys need no confirmation: keys that they create expire no later than they do.
     """
     caller = caller_of(request)
     if isinstance(caller, AdminCaller) and caller.session_id is not None:

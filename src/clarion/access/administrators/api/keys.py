@@ -30,7 +30,7 @@ AdminKeyId = Annotated[str, msgspec.Meta(description="The id of the admin API ke
 
 
 class NewAdminKey(Body):
-    """An admin API key to create. It may do what its owner may, up to `role`."""
+    """An admin API key to create. It has the permissions of its owner, limited by `role`."""
 
     label: Label
     """A name for people."""
@@ -41,7 +41,7 @@ class NewAdminKey(Body):
 
 
 class AdminKeyView(View):
-    """An admin API key without its secret. `last_used_at` is exact to a minute."""
+    """An admin API key without its secret. `last_used_at` is accurate to a minute."""
 
     id: str
     """The id of the key."""
@@ -80,7 +80,7 @@ class AdminKeysController(Controller):
         limit: Limit = PAGE_DEFAULT,
         after: After = None,
     ) -> Items[AdminKeyView]:
-        """Return the own keys in the order of their ids, with revoked and expired ones."""
+        """Return the caller's own keys, oldest first, including revoked and expired ones."""
         caller = signed_in(request)
         page = await admins.keys.list(
             caller.administrator_id, after=after, limit=check_limit(limit)

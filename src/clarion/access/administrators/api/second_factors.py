@@ -25,7 +25,7 @@ from clarion.http.views import View
 
 
 class TotpView(View):
-    """A secret for an authenticator app; `uri` is what a QR code for it holds."""
+    """A secret for an authenticator app; `uri` is the content of its QR code."""
 
     secret: str
     """The secret, in base32, to be typed into an authenticator app."""
@@ -66,10 +66,10 @@ class TotpController(Controller):
     async def begin(
         self, request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
     ) -> TotpView:
-        """Return a new secret. It is used when its first code was confirmed.
+        """Return a new secret. It takes effect when its first code is confirmed.
 
-        If there is a second factor already, the password must have been given in the last 10
-        minutes; the old secret is used until the new one is confirmed.
+        If there already is a second factor, the password must have been given in the last 10
+        minutes, and the old secret stays valid until the new one is confirmed.
         """
         new = await enrolment.begin(_enrolling(request, clock))
         return TotpView.of(new)
@@ -83,7 +83,7 @@ class TotpController(Controller):
         sign_in: Injected[SignIn],
         clock: Injected[Clock],
     ) -> Response[Enrolled]:
-        """Use the new secret from now on. The session gets a new secret, too."""
+        """Confirm the new authenticator secret with a code. The session gets a new secret, too."""
         caller = _enrolling(request, clock)
         codes = await enrolment.confirm(caller, data.code)
         started = await sign_in.renew(caller, visitor_of(request), has_mfa=True)
@@ -99,7 +99,7 @@ class TotpController(Controller):
         sign_in_policy: Injected[SignInPolicy],
         clock: Injected[Clock],
     ) -> None:
-        """Remove the second factor and the recovery codes, if the account may be without."""
+        """Remove the second factor and the recovery codes, unless the account must have one."""
         caller = confirmed(request, clock)
         account = await admins.accounts.get(caller.administrator_id)
         if account is None or sign_in_policy.needs_mfa(account):
@@ -117,7 +117,7 @@ class TotpController(Controller):
 async def renew_codes(
     request: ApiRequest, enrolment: Injected[Enrolment], clock: Injected[Clock]
 ) -> RecoveryCodes:
-    """Return ten new recovery codes, this once; the old ones are refused."""
+    """Return ten new recovery codes, only once; the old ones are refused."""
     codes = await enrolment.renew_codes(confirmed(request, clock))
     return RecoveryCodes(recovery_codes=codes)
 

@@ -83,9 +83,9 @@ class PasswordChange(Body):
 
 
 class SetupBody(Body):
-    """A set-up link is used: `token` is what follows the `#` in it.
+    """The use of a set-up link: `token` is the part after the `#`.
 
-    The first administrator chooses a username; others have one already.
+    The first administrator chooses a username; others already have one.
     """
 
     token: _Text
@@ -98,7 +98,7 @@ class SetupBody(Body):
 class SessionView(View):
     """A session, and who is signed in.
 
-    `stage` says what is missing: `needs_totp` (send a code to `/v1/admin/session/totp`),
+    `stage` is the next step: `needs_totp` (send a code to `/v1/admin/session/totp`),
     `needs_enrolment` (set up a second factor with `/v1/admin/totp`), or nothing: `signed_in`. Send
     `csrf_token` in the header `Clarion-CSRF-Token` of every request that changes something.
     """
@@ -112,7 +112,7 @@ class SessionView(View):
     app_roles: dict[str, Role]
     """The roles for single apps, by app id."""
     stage: SignInStage
-    """What is missing from the sign-in."""
+    """The next step of the sign-in, or `signed_in`."""
     has_mfa: bool
     """Whether a second factor was given."""
     session_id: str | None
@@ -124,7 +124,7 @@ class SessionView(View):
 
 
 class SessionItem(View):
-    """A session in a list; `is_current` is the one that asks."""
+    """A session in a list; `is_current` is true for the session of this request."""
 
     id: str
     """The id of the session, from the list of sessions."""
@@ -178,7 +178,7 @@ class SessionController(Controller):
 
     @get(summary="Get the session")
     async def get_session(self, request: ApiRequest) -> SessionView:
-        """Return who is signed in, and what is missing from the sign-in."""
+        """Return who is signed in, and the next step of the sign-in."""
         caller = caller_of(request)
         if not isinstance(caller, AdminCaller):
             caller = require_any_admin(caller)
@@ -207,7 +207,7 @@ class SessionController(Controller):
     async def confirm(
         self, request: ApiRequest, data: PasswordBody, sign_in: Injected[SignIn]
     ) -> None:
-        """Allow for 10 minutes what needs the password again, like creating an admin API key."""
+        """Allow actions that need the password, like creating an admin API key, for 10 minutes."""
         await sign_in.confirm(signed_in(request), data.password)
 
 
@@ -235,7 +235,7 @@ class SessionsController(Controller):
     async def end_all(
         self, request: ApiRequest, admins: Injected[AdminStores]
     ) -> Response[EndedSessions]:
-        """End all sessions, this one too, and trust no device any more."""
+        """End all sessions, including this one, and remove all trusted devices."""
         caller = signed_in(request)
         ended = await admins.sessions.end_all(caller.administrator_id)
         cookies = [_forget(SESSION_COOKIE), _forget(DEVICE_COOKIE)]
@@ -255,7 +255,7 @@ class SessionsController(Controller):
 async def change_password(
     request: ApiRequest, data: PasswordChange, sign_in: Injected[SignIn]
 ) -> Response[SessionView]:
-    """Change the own password. All other sessions and trusted devices end."""
+    """Change the caller's own password. All other sessions and trusted devices end."""
     caller = signed_in(request)
     started = await sign_in.change_password(
         caller, data.current_password, data.password, visitor_of(request)
@@ -273,7 +273,7 @@ async def change_password(
 async def set_up(
     request: ApiRequest, data: SetupBody, sign_in: Injected[SignIn]
 ) -> Response[SessionView]:
-    """Make the first administrator, or set the password of another one, and sign in.
+    """Create the first administrator, or set the password of another, and sign in.
 
     A link can be used once, within 24 hours.
     """

@@ -51,7 +51,7 @@ FORGET = statement(
 
 
 class Counter(NamedTuple):
-    """What failed attempts are counted by, and how many lead to a lock."""
+    """A key by which failed attempts are counted, and how many lead to a lock."""
 
     key: str
     threshold: int

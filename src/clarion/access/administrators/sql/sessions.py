@@ -104,7 +104,7 @@ class AdminSessions:
         await self._engine.write(Unit(session_id, (CONFIRM.step(id=session_id, now=now),)))
 
     async def end(self, administrator_id: str, session_id: str) -> bool:
-        """End a session; return whether the administrator had it."""
+        """End a session; return whether it belonged to the administrator."""
         guard = DELETE.guard(administrator_id=administrator_id, id=session_id)
         return await self._engine.write(Unit(administrator_id, (guard,))) is not None
 

@@ -44,9 +44,9 @@ class DeletedUsers:
         return USERS.read(done[0][0]) if done else None
 
     async def restore(self, app_id: str, user_id: str, *, since: int, now: int) -> User | None:
-        """Restore a user who was deleted at or after `since`; None if there is none.
+        """Restore a user who was deleted at or after `since`; None if there was none.
 
-        `EmailTaken` if another user has the address by now.
+        `EmailTaken` if another user has taken the address.
         """
         step = RESTORE.guard(app_id=app_id, id=user_id, since=since, now=now)
         try:

@@ -13,9 +13,9 @@ from clarion.store.table import OF_DEVICES, Owner, Table
 def choose_devices(
     table: Table[Any], devices: Iterable[OwnedDevice]
 ) -> Iterator[OwnedDevice | None]:
-    """Yield the devices by which the rows of a table are found; None: they are found by the user.
+    """Yield the devices by which the rows of a table are found; None if they are found by the user.
 
-    What a device has now belongs to its current user.
+    The current rows of a device belong to its current user.
     """
     if table.owner not in OF_DEVICES:
         yield None

@@ -140,17 +140,17 @@ class Erasures:
         return replace(erasure, counts={"users": 1} if done and done[1] else {})
 
     async def run(self, erasure: Erasure) -> Erasure | None:
-        """Remove everything, and return the erasure with its counts; None if it must not go on.
+        """Remove everything, and return the erasure with its counts; None if it must not continue.
 
-        It must not if another node has finished it, or if it is settling and the user was created
-        again. It can be interrupted at any time and run again.
+        It must not continue if another node has finished it, or if it is settling and the user was
+        created again. It can be interrupted at any time and run again.
         """
         subject = self._open(erasure)
         if subject is None:
             return None
         extended = await extend_subject(self._engine, erasure.app_id, subject)
         if extended != subject:
-            # Stored before they are erased: a second pass must find what is sent to them late.
+            # Stored before they are erased: a second pass must find messages sent to them late.
             sealed = self._seal(erasure.app_id, erasure.id, extended)
             of_erasure = {"app_id": erasure.app_id, "id": erasure.id}
             await self._write(erasure, SET_SUBJECT.step(**of_erasure, subject=sealed))
@@ -183,7 +183,7 @@ class Erasures:
         )
 
     async def finish(self, erasure: Erasure) -> None:
-        """Remove what an erasure needed to find the user; the tombstone and the receipt stay."""
+        """Remove the data an erasure needed to find the user; tombstone and receipt stay."""
         step = FINISH.step(
             app_id=erasure.app_id, id=erasure.id, counts=encode_counts(erasure.counts)
         )
@@ -192,7 +192,8 @@ class Erasures:
     async def claim_due(self, now: int, until: int, latest: int, limit: int) -> tuple[Erasure, ...]:
         """Claim erasures that nobody works on, until a time.
 
-        None is planned for after `latest`: if one seems to be, the clock was set back since.
+        No erasure is planned for later than `latest`; one that seems to be shows that the clock was
+        set back.
         """
         rows: list[Row] = []
         for since, to in ((-1, now), (latest, _NEVER)):
@@ -205,7 +206,7 @@ class Erasures:
         return tuple(claimed)
 
     async def release(self, erasure: Erasure, now: int) -> None:
-        """Let any node go on with an erasure at once."""
+        """Let any node continue with an erasure at once."""
         await self._write(erasure, RELEASE.step(app_id=erasure.app_id, id=erasure.id, now=now))
 
     async def list_open(self, limit: int) -> tuple[tuple[str, str, str], ...]:

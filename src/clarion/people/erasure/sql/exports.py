@@ -28,11 +28,11 @@ _encode = msgspec.json.Encoder().encode
 async def is_named(engine: Engine, tables: Sequence[Table[Any]], app_id: str, user_id: str) -> bool:
     """Return whether there is a record of a user, or anything else that names the id.
 
-    An app may use an id that it never creates, as that of an actor. For an id that nobody has, all
-    events of the app are read, in the turns of that app.
+    An app may use ids of users that it never creates, for example as an actor. For an unknown id,
+    all events of the app are read, in the turns of that app.
     """
     fetch, values = engine.fetch_slowly, values_of(app_id, user_id)
-    # Jobs come first among the tables, but no index of theirs begins with the user.
+    # Jobs come first among the tables, but none of their indexes begins with the user.
     by_id = [each for each in reversed(tables) if each.owner in _BY_ID]
     for table in sorted(by_id, key=lambda each: _BY_ID.index(each.owner)):
         find = user_rows.find(table)

@@ -86,7 +86,7 @@ class ErasurePass:
             await self._erase_rows(table)
 
     async def _erase_rows(self, table: Table[Any]) -> None:
-        """Erase what is found, of several devices in one commit if it is little."""
+        """Erase the found rows, of several devices in one commit if there are few."""
         find, delete = user_rows.find(table), user_rows.delete(table)
         waiting: list[Row] = []
         for device in choose_devices(table, self.subject.devices):

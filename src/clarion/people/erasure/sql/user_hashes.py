@@ -1,7 +1,7 @@
 """The keyed hash of a user id: it identifies an erased user without storing the id.
 
-Each app has a key of its own, which is made at its first erasure. It is sealed with the master key
-and stays when that is replaced: tombstones are recognised for as long as they are stored.
+Each app has its own key, created at its first erasure. It is sealed with the master key and kept
+when that is replaced: tombstones are recognised as long as they are stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UserHashes:
         self._known: dict[str, bytes] = {}  # not more than there are apps
 
     async def find(self, app_id: str, user_id: str) -> bytes | None:
-        """Return the hash of a user id; None if the app has erased nobody yet."""
+        """Return the hash of a user id; None if the app has not erased a user yet."""
         key = await self._find_key(app_id)
         return _hash(key, user_id) if key else None
 

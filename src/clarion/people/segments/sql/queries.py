@@ -2,7 +2,7 @@
 
 Users are found by the index of a condition; then each is checked by a subquery for exactly this
 user. As subqueries that return a value, they are never joins: a planner would read all users who
-fulfil a frequent condition, to join them with the few that were found.
+match a frequent condition, to join them with the few that were found.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Parameters:
 
 
 def count_each(given: Parameters, conditions: Sequence[Condition]) -> Statement:
-    """Return how many users fulfil each condition; `cap` stands for that many or more.
+    """Return how many users match each condition; `cap` stands for that many or more.
 
-    Of a few values each is counted by itself, so that the sum may be higher.
+    With several values, each is counted separately, so the sum may be higher.
     """
     counts = ", ".join(_count(given, each) for each in conditions)
     return statement("count_users_of_conditions", f"SELECT {counts}")
@@ -77,7 +77,7 @@ def check_user(given: Parameters, of: Filter) -> Statement:
 
 
 def list_users(given: Parameters, of: Filter, conditions: Sequence[Condition] | None) -> Statement:
-    """Return the users after `after`, at most `limit`, that fulfil one of the conditions.
+    """Return the users after `after`, at most `limit`, that match one of the conditions.
 
     Each with 1 if the filter selects it, or else NULL. Without conditions these are all users.
     """
@@ -93,7 +93,7 @@ def list_users(given: Parameters, of: Filter, conditions: Sequence[Condition] | 
 
 
 def _count(given: Parameters, condition: Condition) -> str:
-    """Return the number of users who fulfil a condition, read in the order of its index.
+    """Return the number of users who match a condition, read in the order of its index.
 
     A planner that knows how frequent a value is would otherwise read the table instead.
     """

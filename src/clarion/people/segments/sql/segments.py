@@ -69,7 +69,7 @@ Fetch = Callable[..., Awaitable[Sequence[Row]]]
 
 @dataclass(slots=True)
 class _PagePlan:
-    """How the pages of a filter are read: who is found, and what is checked for them."""
+    """How the pages of a filter are read: which users are looked up, and what is checked."""
 
     filter: Filter
     conditions: tuple[Condition, ...] | None
@@ -117,7 +117,7 @@ class Segments:
     async def count(self, app_id: str, filter_text: str) -> int:
         """Return how many users a filter selects.
 
-        The effort depends on how many users fulfil its rarest condition, not on all that there
+        The effort depends on how many users match its rarest condition, not on all that there
         are. `ReadTooSlow` if even that takes too long.
         """
         of = normalise(parse(filter_text))
