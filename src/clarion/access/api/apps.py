@@ -162,7 +162,10 @@ class AppsController(Controller):
         apps: Injected[Apps],
         known_apps: Injected[KnownApps],
     ) -> AppView:
-        """Change the name, the allowed origins or the limits. Needs the role admin for the app. Running servers apply new limits within two seconds."""
+        """Change the name, the allowed origins or the limits. Needs the role admin for the app.
+
+        Running servers apply new limits within two seconds.
+        """
         admin_of(request, Role.ADMIN, app_id)
         return await _update(app_id, data, apps, known_apps)
 

@@ -181,7 +181,7 @@ class SubscriptionsController(Controller):
         dispatch: Injected[Dispatch],
         topics: Injected[Topics],
     ) -> None:
-        """Subscribe to messages sent from now on, in at most 1,000 topics. A repeat changes nothing.
+        """Subscribe to later messages of a topic, at most 1,000 topics. A repeat changes nothing.
 
         With a user token, only open topics are allowed.
         """
