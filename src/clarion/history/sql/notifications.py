@@ -51,7 +51,11 @@ def is_missing(jobs: str) -> str:
 def adding(name: str, sequence: str = ":sequence") -> Statement:
     """Return the statement that adds a notification; `sequence` is an expression."""
     parameters = NOTIFICATIONS.parameters.replace(":sequence", sequence)
-    return statement(name, f"INSERT INTO notifications ({NOTIFICATION}) VALUES ({parameters})")
+    return statement(
+        name,
+        f"""INSERT INTO notifications ({NOTIFICATION}, ended_deliveries)
+        VALUES ({parameters}, :ended_deliveries)""",
+    )
 
 
 def updating(sequence: str) -> Statement:
@@ -71,11 +75,9 @@ SELECT_NOTIFICATIONS = statement(
     AND user_id IN (SELECT key FROM json_each(:user_ids))
     AND id IN (SELECT key FROM json_each(:ids))""",
 )
-# The primary key begins with the user, who is known by the deliveries.
 GET_NOTIFICATION = statement(
     "get_notification",
-    f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id AND id = :id
-    AND user_id = (SELECT d.user_id FROM deliveries d WHERE d.notification_id = :id LIMIT 1)""",
+    f"SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id AND id = :id",
 )
 LIST_OF_EVENT = statement(
     "list_notifications_of_event",
