@@ -24,9 +24,13 @@ HOLDER = """COALESCE(n.count, 0),
     CASE WHEN n.id IS NULL THEN 1 ELSE 0 END"""
 JOIN_HOLDER = """LEFT JOIN notifications n
     ON n.app_id = d.app_id AND n.user_id = d.user_id AND n.id = d.notification_id"""
-# The highest sequence of a notification of a user.
-HIGHEST_SEQUENCE = """SELECT MAX(sequence) FROM notifications
-WHERE app_id = :app_id AND user_id = :user_id AND sequence > 0"""
+
+
+def find_later(sequence: str) -> str:
+    """Return the query for the highest sequence of a notification of a user after another one."""
+    return f"""SELECT n.sequence FROM notifications n
+    WHERE n.app_id = :app_id AND n.user_id = :user_id AND n.sequence > {sequence}
+    AND n.sequence > 0 ORDER BY n.sequence DESC LIMIT 1"""
 
 
 def of_event(columns: str, limit: int) -> str:
