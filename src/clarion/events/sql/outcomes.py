@@ -166,5 +166,6 @@ def _end_shared(job: Job, now: int) -> Iterator[Step]:
 
 def _ends_push(outcome: JobOutcome) -> bool:
     """Whether nothing more is sent, and nothing was now: what was sent before may have ended."""
-    is_sent = any(each.status in _SENT for each in outcome.attempts)
-    return outcome.job.pool == PUSH and outcome.next is None and not is_sent
+    if outcome.job.pool != PUSH or outcome.next is not None:
+        return False
+    return not any(each.status in _SENT for each in outcome.attempts)
