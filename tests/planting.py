@@ -90,6 +90,9 @@ def own_values(table: str, user_id: str, mark: str, n: int) -> dict[str, Value]:
             "id": f"notification-{mark}-{n}",
             "content": msgspec.json.encode({"data": {"text": mark}}).decode(),
             "folded_into": None,
+            "ended_deliveries": msgspec.json.encode(
+                [["in_app", "dropped", "no_template", mark]]
+            ).decode(),
         },
         "dedupes": {"id": f"{user_id}\n{mark}\n{n}"},
         "limit_counts": {"id": f"{user_id}\n{mark}\n{n}"},

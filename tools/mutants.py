@@ -40,6 +40,13 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "what-a-delivery-says-is-lost",
+        "history/sql/ended.py",
+        "        if each.status in _AT_ONCE and each == _restore(source, decision):\n",
+        "        if each.status in _AT_ONCE:\n",
+        "tests/contract/test_ended_deliveries.py::test_one_that_says_more_is_a_row",
+    ),
+    Mutant(
         "answer-before-commit",
         "store/sqlite/runner.py",
         """\

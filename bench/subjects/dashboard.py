@@ -38,9 +38,10 @@ IDLE_PART = 0.1  # of a core
 ADD = statement(
     "add_bench_listed_notification",
     """INSERT INTO notifications (app_id, user_id, id, event_id, type, category, priority, title,
-    body, content, count, is_shown, sequence, read_at, created_at)
+    body, content, count, is_shown, sequence, read_at, created_at, ended_deliveries)
     VALUES (:app_id, :user_id, :id, :id, 'POST_COMMENT', 'social', 1, 'New comment',
-    'Ana commented on your post', '{}', 1, 1, :sequence, NULL, :created_at)""",
+    'Ana commented on your post', '{}', 1, 1, :sequence, NULL, :created_at,
+    '[["in_app","delivered","allowed","default"]]')""",
 )
 ADD_DELIVERY = statement(
     "add_bench_delivery",
@@ -134,7 +135,7 @@ async def _sign_in(installation: Installation) -> str:
 
 
 async def _fill(installation: Installation, first: int, last: int) -> None:
-    """Insert notifications number `first` to `last`, each with a delivery or two."""
+    """Insert notifications number `first` to `last`; some have a delivery that failed."""
     async with installation.opened() as engine:
         for start in range(first, last, AT_A_TIME):
             numbers = range(start, min(start + AT_A_TIME, last))
@@ -157,7 +158,6 @@ def _bind(app_id: str, number: int) -> tuple[object, ...]:
 def _bind_deliveries(app_id: str, number: int) -> Iterator[tuple[object, ...]]:
     owner = {"app_id": app_id, "user_id": _user_of(number), "id": _id_of(number)}
     moment = START_MS + number
-    yield ADD_DELIVERY.bind(**owner, channel="in_app", status="delivered", at=moment)
     if number % FAILED_EVERY == 0:
         yield ADD_DELIVERY.bind(**owner, channel="email", status="failed", at=moment)
 

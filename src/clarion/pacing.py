@@ -84,18 +84,21 @@ class WorkSlices:
 
     Counted in processor time, so that work on a busy machine is not cut short. To ask for it is a
     system call, as long as a decision; so it is asked for when as much time has passed as is left.
+    Short work never asks: its first slice is one of the clock.
     """
 
-    __slots__ = ("_asks_at", "_began", "_ends_at")
+    __slots__ = ("_asks_at", "_began", "_ends_at", "_first_at")
     # The time of all background work so far, and how many of its tasks pause.
     _spent_s = 0.0
     _paused = 0
 
     def __init__(self) -> None:
-        self._start(time.thread_time(), _WORK_S)
+        self._first_at: float | None = time.perf_counter()
+        self._asks_at = self._first_at + _WORK_S / (WorkSlices._paused + 1)
+        self._began = self._ends_at = 0.0
 
     def _start(self, now: float, slice_s: float) -> None:
-        self._began = now
+        self._first_at, self._began = None, now
         share_s = slice_s / (WorkSlices._paused + 1)
         self._ends_at = now + share_s
         self._asks_at = time.perf_counter() + share_s
@@ -108,6 +111,8 @@ class WorkSlices:
         if paused_at < self._ends_at:
             self._asks_at = now_s + self._ends_at - paused_at
             return
+        if self._first_at is not None:
+            self._began = paused_at - (now_s - self._first_at)
         spent_s = WorkSlices._spent_s = WorkSlices._spent_s + paused_at - self._began
         WorkSlices._paused += 1
         try:

@@ -89,7 +89,7 @@ class Sent:
 
     async def delivery(self, message: Message) -> Delivery:
         notification_id = message.notification_id or ""
-        found = await SqlDeliveries(self.engine).find_many(self.app_id, [notification_id])
+        found = await SqlDeliveries(self.engine).find_worked_on(self.app_id, [notification_id])
         (delivery,) = found[notification_id]
         return delivery
 

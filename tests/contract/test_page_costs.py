@@ -33,7 +33,8 @@ def notification(n: int) -> tuple[Value, ...]:
     """Return a notification of one user: read and unread, and a few of another category."""
     category = "security" if n in MATCHING else "social"
     said = ("event", "TYPE", category, 1, None, "text", "{}", 1, 1, None, n + 1)
-    return ("app", "ana", f"n-{n:06}", *said, None if n % 2 else NOW, None, None, NOW, None, None)
+    ends = (None if n % 2 else NOW, None, None, NOW, None, None, None)
+    return ("app", "ana", f"n-{n:06}", *said, *ends)
 
 
 def topic(n: int) -> tuple[Value, ...]:
@@ -142,6 +143,7 @@ PAGES: dict[str, tuple[dict[str, Value], int]] = {
         FOUND,
     ),
     "count_new_decisions": ({"first_id": "n-005000", "last_id": "n-005004"}, 1),
+    "count_new_notifications": ({"first_id": "n-005000", "last_id": "n-005004"}, 1),
     "list_collected_deliveries": (
         {"app_id": "app", "user_id": "ana", "digest": "mine", "limit": 100},
         FOUND,

@@ -273,6 +273,7 @@ VALUES |= {
     **dict.fromkeys(["after_number", "after_invalidated_at", "after_until"], -1),
     **dict.fromkeys(["after_token_hash", "after_hash"], b""),
     **dict.fromkeys(["known_audience", "known_content", "counts"], "{}"),
+    "ended_deliveries": "[]",
     "cause": "request",
     "completed_at": NOW,
     "hash": b"hash-7",
@@ -302,6 +303,7 @@ OWN_VALUES: dict[str, dict[str, Value]] = {
     # One notification: for a ninth of them, reading all may look as good.
     "count_new_decisions": {"first_id": "n-1", "last_id": "n-10"},
     "count_new_events": {"first_id": "event-1", "last_id": "event-1a"},
+    "count_new_notifications": {"first_id": "n-1", "last_id": "n-10"},
     "prune_analytics": {"step": "minute"},
     "read_analytics": {"since": NOW, "until": NOW + 5, "step": "minute"},
     "select_old_analytics": {"before": NOW + 5, "step": "minute"},
@@ -517,7 +519,8 @@ def notification_row(app_id: str, n: int, k: int) -> tuple[Value, ...]:
     """Return one of five notifications of a user: the last is unread, another is dismissed."""
     said = ("event", "TYPE_7", "social", 1, None, "text", "{}", 1, 1, None, k + 1)
     ends = (NOW if k < 4 else None, NOW + n if k == 2 else None, None, NOW)
-    return (app_id, f"user-{n}", f"n{k}", *said, *ends, NOW + n, NOW + n)
+    id_ = f"n-{n}-{k}" if k else f"n-{n}"
+    return (app_id, f"user-{n}", id_, *said, *ends, NOW + n, NOW + n, "[]")
 
 
 def message_row(device_id: str, app_id: str, n: int, k: int) -> tuple[Value, ...]:

@@ -104,7 +104,7 @@ async def test_old_notifications_are_found_by_app_and_user(store: PipelineStore)
         (store.app_id, "ana"): [first.id, second.id],
         (store.app_id, "bo"): [bo.id],
     }
-    # Two rows a notification: the limit is of rows, and the oldest come first.
+    # The oldest come first.
     assert await find_old(store.engine, BEFORE, 1) == {(store.app_id, "ana"): [first.id]}
     assert await find_old(store.engine, OLD, 100) == {}
 

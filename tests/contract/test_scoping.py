@@ -92,7 +92,7 @@ EXCEPTIONS = (
         "notification_id event_id id",
         """add_attempt cancel_event delete_attempts
         delete_deliveries delete_event end_delivery
-        get_notification list_attempts list_attempts_of_channel put_delivery reopen_held
+        list_attempts list_attempts_of_channel put_delivery reopen_held
         replay_jobs wake_held_of_event
         find_personal_attempts erase_attempts erase_all_attempts show_personal_attempts
         find_personal_deliveries erase_deliveries erase_all_deliveries show_personal_deliveries""",
@@ -114,7 +114,8 @@ EXCEPTIONS = (
         "",
         """count_delivered_deliveries count_dismissals count_ended_messages count_first_clicks
         count_deliveries_behind_dead_letters count_first_reads count_jobs count_pending_messages
-        count_new_decisions count_new_messages count_sent_deliveries count_unsuccessful_deliveries
+        count_new_decisions count_new_messages count_new_notifications count_sent_deliveries
+        count_unsuccessful_deliveries
         delete_orphaned_job list_deleted_users
         list_inactive_users select_analytics_of_minute select_old_analytics
         move_due_jobs move_waiting_jobs select_chunk_of_jobs select_jobs_between

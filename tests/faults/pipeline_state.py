@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import asyncpg
 
+from clarion.history.sql.ended import read_decisions
 from clarion.store.opening import sqlite_path
 from tests.faults.pipeline_load import PlannedRequest
 
@@ -62,15 +63,15 @@ async def read_state(fetch: Fetch) -> State:
         ON n.app_id = i.app_id AND n.user_id = i.user_id
         GROUP BY i.user_id, i.unread_count, i.sequence"""
     )
-    deliveries = await fetch(
-        "SELECT channel, status, COUNT(*) FROM deliveries GROUP BY channel, status"
-    )
+    deliveries = Counter[tuple[str, str]]()
+    for (_, channel, status), number in (await count_deliveries(fetch)).items():
+        deliveries[channel, status] += number
     return State(
         events={row[0]: row[1:] for row in events},
         received=Counter({(user, body): count for user, body, count in received}),
         unread={row[0]: (row[1], row[3]) for row in numbers},
         sequences={row[0]: (row[2], row[4], row[5]) for row in numbers},
-        deliveries=Counter({(channel, status): count for channel, status, count in deliveries}),
+        deliveries=deliveries,
         jobs=await count_jobs(fetch),
     )
 
@@ -97,6 +98,21 @@ def find_faults(
         if not stored == highest == different:
             yield f"{user_id}: sequences {stored}, {highest}, {different}"
     yield from _check_totals(state, sum(expected.values()))
+
+
+async def count_deliveries(fetch: Fetch) -> Counter[tuple[str, str, str]]:
+    """Return how many deliveries there are by user, channel and status, rows or not."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for user_id, channel, status, number in await fetch(
+        "SELECT user_id, channel, status, COUNT(*) FROM deliveries GROUP BY 1, 2, 3"
+    ):
+        counts[user_id, channel, status] += number
+    for user_id, ended, number in await fetch(
+        "SELECT user_id, ended_deliveries, COUNT(*) FROM notifications GROUP BY 1, 2"
+    ):
+        for each in read_decisions(ended or "[]"):
+            counts[user_id, each.channel.value, each.status.value] += number
+    return counts
 
 
 def _compare(fault: str, what: Counter[Any]) -> Iterator[str]:

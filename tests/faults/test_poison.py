@@ -13,7 +13,7 @@ import pytest
 from clarion.events.outcome_writer import TRIES
 from tests.faults.clarion_server import ClarionServer
 from tests.faults.http_client import Connection
-from tests.faults.pipeline_state import Fetch, reading
+from tests.faults.pipeline_state import Fetch, count_deliveries, reading
 from tests.faults.sizes import SIZES
 from tests.lanes import is_measured
 
@@ -175,8 +175,4 @@ async def test_poison_is_set_apart_and_can_be_edited_and_replayed(
 
 async def read_deliveries(server: ClarionServer) -> Counter[tuple[str, str, str]]:
     async with _reading(server) as fetch:
-        rows = await fetch(
-            """SELECT user_id, channel, status, COUNT(*) FROM deliveries
-            GROUP BY user_id, channel, status"""
-        )
-    return Counter({(user, channel, status): count for user, channel, status, count in rows})
+        return await count_deliveries(fetch)

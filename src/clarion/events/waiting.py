@@ -75,7 +75,7 @@ class WaitingReader:
         known = await ports.notifications.find_many(app_id, {job.user_id for job, _ in pairs}, ids)
         events = {each.event_id for each in known.values()}
         cancelled = await ports.events.find_cancelled(app_id, events)
-        deliveries = await ports.deliveries.find_many(app_id, ids)
+        deliveries = await ports.deliveries.find_worked_on(app_id, ids)
         found: list[tuple[Job, Notification, tuple[Delivery, ...], Digest | None]] = []
         requests: list[DecisionRequest] = []
         outcomes: list[JobOutcome] = []

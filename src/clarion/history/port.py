@@ -48,6 +48,14 @@ class Deliveries(Protocol):
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, tuple[Delivery, ...]]:
         """Return the deliveries of notifications, by notification id, in one read."""
 
+    async def find_worked_on(
+        self, app_id: str, ids: Iterable[str]
+    ) -> dict[str, tuple[Delivery, ...]]:
+        """Return the deliveries on which there is or was work, by notification id, in one read.
+
+        These are all but those that ended when they were decided.
+        """
+
     async def list_attempts(self, notification_id: str) -> tuple[Attempt, ...]:
         """Return the newest 1,000 attempts to deliver a notification, in their order."""
 

@@ -72,9 +72,9 @@ NOTIFICATIONS = Table(
         "is_shown": FLAG,
         **plain("folded_into sequence"),
         **times("read_at dismissed_at first_read_at clicked_at expires_at created_at"),
+        "ended_deliveries": Omitted("they are shown with the other deliveries"),
     },
-    # By the ids of their deliveries, which are in the order of time.
-    ends=Pruned("deliveries", ("notification_days",)),
+    ends=Pruned("notifications_by_id", ("notification_days",)),
     archived=True,
     shard=("app_id", "user_id"),
     note="the notifications of an event are on all shards",

@@ -17,10 +17,12 @@ from clarion.history.sql.counts import (
     COUNT_DECISIONS,
     COUNT_DELIVERED,
     COUNT_DISMISSALS,
+    COUNT_NOTIFICATIONS,
     COUNT_READS,
     COUNT_SENT,
     COUNT_UNSUCCESSFUL,
 )
+from clarion.history.sql.ended import read_decisions
 from clarion.push.sql.statistics import COUNT_ENDED_MESSAGES, COUNT_NEW_MESSAGES
 from clarion.store.engine import Fetch
 from clarion.store.statement import Row, Statement, Value
@@ -55,14 +57,21 @@ def _read_by_type(metric: Metric) -> Callable[[Sequence[Row]], Found]:
     return read
 
 
+def _read_notifications(rows: Sequence[Row]) -> Found:
+    for app_id, type_, ended, value in rows:
+        yield Cell(app_id, Metric.NOTIFICATIONS, type_), value
+        for each in read_decisions(ended or "[]"):
+            channel, is_sent = each.channel.value, each.status is DeliveryStatus.DELIVERED
+            reason = ReasonCode.ALLOWED if is_sent else each.reason
+            yield Cell(app_id, Metric.DECISIONS, type_, channel, label=reason.value), value
+            for outcome in ("sent", "delivered") if is_sent else ():
+                yield Cell(app_id, Metric.DELIVERIES, type_, channel, label=outcome), value
+
+
 def _read_decisions(rows: Sequence[Row]) -> Found:
-    for app_id, type_, channel, decided, decisions, shown, notifications in rows:
+    for app_id, type_, channel, decided, value in rows:
         reason = _find_first_reason(decided)
-        yield Cell(app_id, Metric.DECISIONS, type_, channel, label=reason), decisions
-        yield Cell(app_id, Metric.NOTIFICATIONS, type_), int(notifications)
-        for outcome in ("sent", "delivered") if shown else ():
-            cell = Cell(app_id, Metric.DELIVERIES, type_, Channel.IN_APP.value, label=outcome)
-            yield cell, int(shown)
+        yield Cell(app_id, Metric.DECISIONS, type_, channel, label=reason), value
 
 
 def _find_first_reason(decided: str) -> str:
@@ -99,6 +108,7 @@ def _read_ended_messages(rows: Sequence[Row]) -> Found:
 
 _READERS: dict[Statement, Callable[[Sequence[Row]], Found]] = {
     COUNT_NEW: _read_by_type(Metric.EVENTS),
+    COUNT_NOTIFICATIONS: _read_notifications,
     COUNT_DECISIONS: _read_decisions,
     COUNT_SENT: _read_deliveries,
     COUNT_DELIVERED: _read_delivered,

@@ -180,8 +180,7 @@ PUBLISHED = "TOPIC_MESSAGE"
 GIVEN = frozenset({"actor", "target", "user", "count"})
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedText:
+class RenderedText(msgspec.Struct, frozen=True):
     """A rendered template. The subject is the title of a push or the subject of an email."""
 
     subject: str | None

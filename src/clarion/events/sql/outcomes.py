@@ -11,6 +11,7 @@ from clarion.events.sql import claims
 from clarion.events.sql import jobs as queue
 from clarion.events.tables import DEAD_LANE, JOBS
 from clarion.history.sql import deliveries
+from clarion.history.sql.ended import split
 from clarion.history.sql.endings import EXPIRED, PUSH, end_after
 from clarion.inbox.sql import showing as inbox
 from clarion.pacing import WorkSlices
@@ -109,8 +110,13 @@ def change_steps(outcome: JobOutcome, now: int) -> Iterator[Step]:
     yield from claims.take(outcome, now)
     if outcome.inbox_update is not None:
         yield from inbox.update(outcome.job.app_id, outcome.job.user_id, outcome.inbox_update)
-    if outcome.notification is not None:
-        yield from inbox.add(outcome.notification)
+    if (new := outcome.notification) is not None:
+        ended, rows = split(new, outcome.deliveries)
+        yield from inbox.add(new, ended)
+        if rows:
+            yield deliveries.add(rows)
+    elif outcome.deliveries:
+        yield deliveries.put(outcome.deliveries)
     yield from _follow_up(outcome, now)
 
 
@@ -128,9 +134,6 @@ def _end(outcome: JobOutcome) -> Step:
 
 
 def _follow_up(outcome: JobOutcome, now: int) -> Iterator[Step]:
-    if outcome.deliveries:
-        is_new = outcome.notification is not None
-        yield (deliveries.add if is_new else deliveries.put)(outcome.deliveries)
     if outcome.attempts:
         yield deliveries.add_attempts(outcome.attempts)
     if outcome.messages:
@@ -163,5 +166,6 @@ def _end_shared(job: Job, now: int) -> Iterator[Step]:
 
 def _ends_push(outcome: JobOutcome) -> bool:
     """Whether nothing was sent now or will be: earlier messages may already have ended."""
-    is_sent = any(each.status in _SENT for each in outcome.attempts)
-    return outcome.job.pool == PUSH and outcome.next is None and not is_sent
+    if outcome.job.pool != PUSH or outcome.next is not None:
+        return False
+    return not any(each.status in _SENT for each in outcome.attempts)

@@ -15,32 +15,33 @@ _TYPE = """COALESCE((SELECT notifications.type FROM notifications
       WHERE notifications.app_id = deliveries.app_id
       AND notifications.user_id = deliveries.user_id
       AND notifications.id = deliveries.notification_id), '')"""
-# What was not delivered by the commit that decided it.
-_IS_LATER = "(deliveries.channel <> 'in_app' OR deliveries.past_decisions <> '[]')"
 # That of the device which was tried first.
 _PLATFORM = f"""CASE deliveries.channel WHEN 'push' THEN COALESCE((
       SELECT devices.platform FROM attempts {JOIN_DEVICE}
       WHERE attempts.notification_id = deliveries.notification_id AND attempts.channel = 'push'
       ORDER BY attempts.attempted_at, attempts.device_id LIMIT 1), '') ELSE '' END"""
+# With the deliveries that ended when they were decided, as `ended.read_decisions` reads them.
+COUNT_NOTIFICATIONS = statement(
+    "count_new_notifications",
+    """SELECT app_id, type, ended_deliveries, COUNT(*) FROM notifications
+    WHERE id >= :first_id AND id < :last_id GROUP BY app_id, type, ended_deliveries""",
+)
 # The first decision may be among the past ones; then these are read. A user who was sent something
 # was allowed to get it, even if the reason now says why sending failed.
 COUNT_DECISIONS = statement(
     "count_new_decisions",
-    f"""SELECT app_id, type, channel, decided, COUNT(*), SUM(is_shown), SUM(is_first) FROM (
+    f"""SELECT app_id, type, channel, decided, COUNT(*) FROM (
       SELECT deliveries.app_id, {_TYPE} AS type, deliveries.channel,
       CASE WHEN deliveries.past_decisions <> '[]' THEN deliveries.past_decisions
         WHEN deliveries.sent_at > 0 OR deliveries.status = 'queued' THEN 'allowed'
-        ELSE deliveries.reason END AS decided,
-      CASE WHEN NOT {_IS_LATER} AND deliveries.sent_at > 0 THEN 1 ELSE 0 END AS is_shown,
-      CASE WHEN deliveries.channel = (SELECT MIN(others.channel) FROM deliveries AS others
-        WHERE others.notification_id = deliveries.notification_id) THEN 1 ELSE 0 END AS is_first
+        ELSE deliveries.reason END AS decided
       FROM deliveries WHERE deliveries.notification_id >= :first_id
       AND deliveries.notification_id < :last_id) AS found
     GROUP BY app_id, type, channel, decided""",
 )
 
 
-def _count_deliveries(name: str, moment: str, condition: str, label: str) -> Statement:
+def _count_deliveries(name: str, moment: str, label: str, condition: str = "TRUE") -> Statement:
     return statement(
         name,
         f"""SELECT app_id, type, channel, platform, label, COUNT(*) FROM (
@@ -52,18 +53,17 @@ def _count_deliveries(name: str, moment: str, condition: str, label: str) -> Sta
     )
 
 
-COUNT_SENT = _count_deliveries("count_sent_deliveries", "sent_at", _IS_LATER, "'sent'")
+COUNT_SENT = _count_deliveries("count_sent_deliveries", "sent_at", "'sent'")
 COUNT_DELIVERED = _count_deliveries(
     "count_delivered_deliveries",
     "delivered_at",
-    _IS_LATER,
     bucket("deliveries.delivered_at - deliveries.decided_at"),
 )
 COUNT_UNSUCCESSFUL = _count_deliveries(
     "count_unsuccessful_deliveries",
     "decided_at",
-    "deliveries.status IN ('failed', 'expired', 'cancelled')",
     "deliveries.status",
+    "deliveries.status IN ('failed', 'expired', 'cancelled')",
 )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from clarion.catalog.model import Channel
 from clarion.history.model import Attempt, Delivery
+from clarion.history.sql.ended import Source, restore
 from clarion.history.tables import ATTEMPTS, DELIVERIES
 from clarion.store.engine import Engine
 from clarion.store.statement import Step, Unit, keys_of, statement
@@ -14,6 +16,8 @@ from clarion.store.statement import Step, Unit, keys_of, statement
 # partial index holds them all.
 IS_COLLECTED = "status = 'collected' AND status IN ('held', 'collected')"
 _OWNER = ("notification_id", "channel", "app_id", "user_id")
+_WIDTH = len(DELIVERIES.names)
+_BY_CHANNEL = attrgetter("channel")
 
 # A delivered notification stays delivered, also if another device fails. The report about an
 # attempt may be stored before its outcome; then the report counts.
@@ -52,6 +56,14 @@ ADD_ATTEMPT = statement(
 )
 SELECT_DELIVERIES = statement(
     "select_deliveries",
+    f"""SELECT {", ".join(f"d.{name}" for name in DELIVERIES.names)},
+    n.id, n.app_id, n.user_id, n.created_at, n.ended_deliveries
+    FROM (SELECT key FROM json_each(:ids)) AS wanted CROSS JOIN notifications n
+    LEFT JOIN deliveries d ON d.notification_id = n.id AND d.app_id = :app_id
+    WHERE n.app_id = :app_id AND n.id = wanted.key""",
+)
+SELECT_WORKED_ON = statement(
+    "select_deliveries_worked_on",
     f"""SELECT {DELIVERIES.columns} FROM deliveries
     WHERE app_id = :app_id AND notification_id IN (SELECT key FROM json_each(:ids))
     ORDER BY notification_id, channel""",
@@ -109,6 +121,19 @@ class SqlDeliveries:
 
     async def find_many(self, app_id: str, ids: Iterable[str]) -> dict[str, tuple[Delivery, ...]]:
         rows = await self._engine.fetch(SELECT_DELIVERIES, app_id=app_id, ids=keys_of(ids))
+        found: dict[str, list[Delivery]] = {}
+        for row in rows:
+            *source, ended = row[_WIDTH:]
+            if (known := found.get(source[0])) is None:
+                known = found[source[0]] = restore(Source(*source), ended)
+            if row[0] is not None:
+                known.append(DELIVERIES.read(row))
+        return {id_: tuple(sorted(each, key=_BY_CHANNEL)) for id_, each in found.items()}
+
+    async def find_worked_on(
+        self, app_id: str, ids: Iterable[str]
+    ) -> dict[str, tuple[Delivery, ...]]:
+        rows = await self._engine.fetch(SELECT_WORKED_ON, app_id=app_id, ids=keys_of(ids))
         found: dict[str, tuple[Delivery, ...]] = {}
         for each in map(DELIVERIES.read, rows):
             found[each.notification_id] = (*found.get(each.notification_id, ()), each)

@@ -24,9 +24,13 @@ HOLDER = """COALESCE(n.count, 0),
     CASE WHEN n.id IS NULL THEN 1 ELSE 0 END"""
 JOIN_HOLDER = """LEFT JOIN notifications n
     ON n.app_id = d.app_id AND n.user_id = d.user_id AND n.id = d.notification_id"""
-# The highest sequence of a notification of a user.
-HIGHEST_SEQUENCE = """SELECT MAX(sequence) FROM notifications
-WHERE app_id = :app_id AND user_id = :user_id AND sequence > 0"""
+
+
+def find_later(sequence: str) -> str:
+    """Return the query for the highest sequence of a notification of a user after another one."""
+    return f"""SELECT n.sequence FROM notifications n
+    WHERE n.app_id = :app_id AND n.user_id = :user_id AND n.sequence > {sequence}
+    AND n.sequence > 0 ORDER BY n.sequence DESC LIMIT 1"""
 
 
 def of_event(columns: str, limit: int) -> str:
@@ -51,7 +55,11 @@ def is_missing(jobs: str) -> str:
 def adding(name: str, sequence: str = ":sequence") -> Statement:
     """Return the statement that adds a notification; `sequence` is an expression."""
     parameters = NOTIFICATIONS.parameters.replace(":sequence", sequence)
-    return statement(name, f"INSERT INTO notifications ({NOTIFICATION}) VALUES ({parameters})")
+    return statement(
+        name,
+        f"""INSERT INTO notifications ({NOTIFICATION}, ended_deliveries)
+        VALUES ({parameters}, :ended_deliveries)""",
+    )
 
 
 def updating(sequence: str) -> Statement:
@@ -71,11 +79,9 @@ SELECT_NOTIFICATIONS = statement(
     AND user_id IN (SELECT key FROM json_each(:user_ids))
     AND id IN (SELECT key FROM json_each(:ids))""",
 )
-# The primary key begins with the user, who is known by the deliveries.
 GET_NOTIFICATION = statement(
     "get_notification",
-    f"""SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id AND id = :id
-    AND user_id = (SELECT d.user_id FROM deliveries d WHERE d.notification_id = :id LIMIT 1)""",
+    f"SELECT {NOTIFICATION} FROM notifications WHERE app_id = :app_id AND id = :id",
 )
 LIST_OF_EVENT = statement(
     "list_notifications_of_event",

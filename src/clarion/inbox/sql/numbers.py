@@ -8,16 +8,14 @@ second of any, so the next number is looked for among the notifications themselv
 
 from __future__ import annotations
 
-from clarion.history.sql.notifications import HIGHEST_SEQUENCE
+from clarion.history.sql.notifications import find_later
 from clarion.store.statement import statement
 
 OF_USER = "app_id = :app_id AND user_id = :user_id"
-# The highest number given so far. Both halves are one indexed read.
-_HIGHEST = f"""(SELECT MAX(known.sequence) FROM (
-SELECT sequence FROM inboxes WHERE {OF_USER} UNION ALL
-{HIGHEST_SEQUENCE}) AS known)"""
+# The highest number given so far, of the row of an inbox: its own, or that of a notification.
+_HIGHEST = f"COALESCE(({find_later('inboxes.sequence')}), inboxes.sequence)"
 # Part of an INSERT or UPDATE of `notifications`, with the parameters :app_id and :user_id.
-NEXT = f"COALESCE({_HIGHEST}, 0) + 1"
+NEXT = f"COALESCE((SELECT {_HIGHEST} FROM inboxes WHERE {OF_USER}), 0) + 1"
 
 # Locks the row, inserted if need be, and adds what the unit makes unread or no longer unread.
 TAKE = statement(
@@ -31,7 +29,7 @@ TAKE = statement(
 LOCK = statement("lock_inbox", f"UPDATE inboxes SET sequence = sequence WHERE {OF_USER}")
 REMEMBER = statement(
     "remember_sequence",
-    f"UPDATE inboxes SET sequence = COALESCE({_HIGHEST}, 0) WHERE {OF_USER}",
+    f"UPDATE inboxes SET sequence = {_HIGHEST} WHERE {OF_USER}",
 )
 # Counts a change that gives no notification a number: the pages that clients have are not current.
 # Locks the row, too.

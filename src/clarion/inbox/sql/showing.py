@@ -20,9 +20,9 @@ _SEQUENCE = NOTIFICATIONS.names.index("sequence")
 _encode = msgspec.json.Encoder().encode
 
 
-def add(notification: Notification) -> Iterator[Step]:
+def add(notification: Notification, ended_deliveries: str | None) -> Iterator[Step]:
     """Yield the steps that add a notification, and show it if it is to be shown."""
-    row = NOTIFICATIONS.bind(notification)
+    row = (*NOTIFICATIONS.bind(notification), ended_deliveries)
     if not notification.is_shown:
         yield ADD_HIDDEN.many((row,))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from clarion.store.engine import Engine
@@ -39,8 +40,16 @@ class ErasedUser(NamedTuple):
 class WriteChunk(Protocol):
     """Commits a part of an erasure, unless the erasure has ended."""
 
-    async def __call__(self, steps: Mapping[str, Step], changes: Sequence[Step] = ()) -> int:
-        """Return how many rows the steps removed; they are counted by the names of `steps`."""
+    async def __call__(
+        self,
+        steps: Mapping[str, Step],
+        changes: Sequence[Step] = (),
+        within: Mapping[str, int] = MappingProxyType({}),
+    ) -> int:
+        """Return how many rows the steps removed; they are counted by the names of `steps`.
+
+        `within` counts what is stored within these rows, and is removed with them.
+        """
 
 
 # How a slice removes what only it can find.

@@ -554,8 +554,13 @@ CREATE TABLE notifications (
   -- A notification that is read again after it was marked unread counts once.
   first_read_at BIGINT,
   clicked_at BIGINT,
+  -- The deliveries that ended when it was decided: given to the inbox, dropped, folded. They never
+  -- change. As JSON: channel, status, reason and rule of each. Those of other channels are rows.
+  ended_deliveries TEXT,
   PRIMARY KEY (app_id, user_id, id)
 );
+-- In the order of time: for analytics and retention.
+CREATE UNIQUE INDEX notifications_by_id ON notifications (id);
 CREATE INDEX notifications_by_event ON notifications (app_id, event_id, id);
 CREATE INDEX notifications_shown ON notifications (app_id, user_id, id)
   WHERE is_shown = 1 AND dismissed_at IS NULL;
@@ -586,7 +591,8 @@ CREATE TABLE inboxes (
   PRIMARY KEY (app_id, user_id)
 );
 
--- What was decided for each channel of a notification, and the result.
+-- What was decided for a channel of a notification, and the result: on which there was or is work.
+-- A delivery that ended when it was decided is part of the notification.
 CREATE TABLE deliveries (
   notification_id TEXT NOT NULL,
   channel TEXT NOT NULL,
@@ -614,11 +620,9 @@ CREATE INDEX deliveries_waiting ON deliveries (app_id, user_id, notification_id)
   WHERE status IN ('held', 'collected');
 CREATE INDEX deliveries_of_digest ON deliveries (app_id, user_id, digest, notification_id)
   WHERE status = 'collected';
--- For analytics. The inbox has a notification in the commit that decides it, so most rows are in none.
-CREATE INDEX deliveries_sent ON deliveries (sent_at)
-  WHERE sent_at > 0 AND (channel <> 'in_app' OR past_decisions <> '[]');
-CREATE INDEX deliveries_delivered ON deliveries (delivered_at)
-  WHERE delivered_at > 0 AND (channel <> 'in_app' OR past_decisions <> '[]');
+-- For analytics.
+CREATE INDEX deliveries_sent ON deliveries (sent_at) WHERE sent_at > 0;
+CREATE INDEX deliveries_delivered ON deliveries (delivered_at) WHERE delivered_at > 0;
 CREATE INDEX deliveries_unsuccessful ON deliveries (decided_at)
   WHERE decided_at > 0 AND status IN ('failed', 'expired', 'cancelled');
 -- Failed deliveries of an app, newest first: they are few, and are what somebody looks for.

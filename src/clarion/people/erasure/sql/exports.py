@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ import msgspec
 from clarion.clock import to_rfc3339
 from clarion.events.sql import naming
 from clarion.events.tables import EVENTS
+from clarion.history.sql import ended
+from clarion.history.tables import DELIVERIES, NOTIFICATIONS
 from clarion.people.erasure.sql.devices import choose_devices, values_of
 from clarion.push.model import OwnedDevice
 from clarion.push.sql.owned_devices import find_devices
@@ -81,7 +84,7 @@ class Exports:
 
     async def _pages(
         self, table: Table[Any], values: Mapping[str, Value]
-    ) -> AsyncIterator[dict[str, object]]:
+    ) -> AsyncIterator[dict[str, Any]]:
         query, after = user_rows.show(table), user_rows.find_first(table)
         is_short = table.owner is Owner.NOTIFICATION  # a few rows, by an index
         fetch = self._engine.fetch if is_short else self._engine.fetch_slowly
@@ -90,21 +93,34 @@ class Exports:
             given = {n: v for n, v in {**values, **cursor}.items() if n in query.names}
             rows = await fetch(query, **given)
             shown = [show(table, row, (*table.cursor, *table.shown)) for row in rows]
-            if table.name == "notifications":
+            if table is NOTIFICATIONS:
                 await self._add_children([str(row[0]) for row in rows], shown)
+                await self._add_ended([str(row[0]) for row in rows], shown, values)
             for each in shown:
                 yield each
             if not rows or not table.cursor:
                 return
             after = rows[-1][: len(table.cursor)]
 
-    async def _add_children(self, ids: Sequence[str], shown: Sequence[dict[str, object]]) -> None:
+    async def _add_children(self, ids: Sequence[str], shown: Sequence[dict[str, Any]]) -> None:
         """Add their deliveries and attempts to notifications."""
         for table in self._tables:
             if table.owner is Owner.NOTIFICATION:
                 for notification_id, each in zip(ids, shown, strict=True):
                     own = {"notification_id": notification_id}
                     each[table.section] = [one async for one in self._pages(table, own)]
+
+    async def _add_ended(
+        self, ids: Sequence[str], shown: Sequence[dict[str, Any]], user: Mapping[str, Any]
+    ) -> None:
+        """Add the deliveries that are no rows to those that are."""
+        found = await ended.find(self._engine, user["app_id"], user["user_id"], ids)
+        for notification_id, each in zip(ids, shown, strict=True):
+            rows = map(DELIVERIES.bind, found.get(notification_id, ()))
+            more = [show(DELIVERIES, row, DELIVERIES.names) for row in rows]
+            each[DELIVERIES.section] = sorted(
+                each[DELIVERIES.section] + more, key=itemgetter("channel")
+            )
 
 
 def show(table: Table[Any], row: Row, names: Sequence[str]) -> dict[str, object]:

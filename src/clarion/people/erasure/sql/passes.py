@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -105,7 +106,12 @@ class ErasurePass:
         if waiting:
             await self._write({table.name: delete.many(waiting)})
 
-    async def _write(self, steps: Mapping[str, Step], changes: Sequence[Step] = ()) -> int:
+    async def _write(
+        self,
+        steps: Mapping[str, Step],
+        changes: Sequence[Step] = (),
+        within: Mapping[str, int] = MappingProxyType({}),
+    ) -> int:
         """Commit a chunk; return how many rows were removed, by the steps of a table."""
         began = self.clock.monotonic()
         whole = (self._progress(), *steps.values(), *changes)
@@ -119,6 +125,7 @@ class ErasurePass:
             if table and rows:
                 self.counts[table] += len(rows)
                 removed += len(rows)
+        self.counts.update({name: count for name, count in within.items() if count})
         await asyncio.sleep(min((self.clock.monotonic() - began) / 1000, LONGEST_PAUSE_S))
         return removed
 
