@@ -43,11 +43,11 @@ class ApiSecret:
 
     @property
     def hash(self) -> bytes:
-        """What is stored. A fast hash is safe, because the secret has 256 random bits."""
+        """The stored form. A fast hash is safe, because the secret has 256 random bits."""
         return hashlib.sha256(self.secret.encode()).digest()
 
     def matches(self, secret_hash: bytes) -> bool:
-        """Whether the secret is the one that was hashed."""
+        """Whether the secret matches the hash."""
         return compare_digest(self.hash, secret_hash)
 
 

@@ -96,7 +96,7 @@ class Expiring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserKey(Expiring):
-    """A key by which user tokens of an app are verified; `kid` is its name in the app."""
+    """A key that verifies user tokens of an app; `kid` is its name in the app."""
 
     app_id: str
     kid: str
@@ -111,7 +111,7 @@ class UserKey(Expiring):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderKey(Expiring):
-    """The public key by which tokens of an app's APNs provider are verified."""
+    """The public key that verifies tokens of an app's APNs provider."""
 
     app_id: str
     key_id: str
@@ -272,9 +272,9 @@ APP_HEADER = "Clarion-App"
 
 
 def require_app(caller: Caller, scope: Scope) -> AppCaller:
-    """Return the application that calls with the scope; `Forbidden` otherwise.
+    """Return the calling app if it has the scope; `Forbidden` otherwise.
 
-    An administrator acts for the app of the header `Clarion-App`, as far as the role for it goes.
+    An administrator acts for the app of the header `Clarion-App`, within the role for it.
     """
     match caller:
         case AdminCaller():

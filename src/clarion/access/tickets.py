@@ -16,7 +16,7 @@ _SECRET_LENGTH = 43  # 256 bits
 
 
 def hash_ticket(text: str) -> bytes:
-    """Return what is stored of a ticket. A fast hash is safe: it has 256 random bits."""
+    """Return the stored form of a ticket. A fast hash is safe: a ticket has 256 random bits."""
     return hashlib.sha256(text.encode(errors="replace")).digest()
 
 

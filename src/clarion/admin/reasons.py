@@ -37,7 +37,7 @@ REASONS: dict[str, str] = {
 
 
 def explain_reason(code: str | None) -> str:
-    """Return the words for a reason; a code that has none as it is."""
+    """Return the words for a reason; a code without words is returned unchanged."""
     return "" if code is None else REASONS.get(code, code)
 
 

@@ -161,7 +161,7 @@ def show_groups(secret: str) -> str:
 
 
 def show_query(values: Mapping[str, str | None]) -> str:
-    """Return the query of a link, without what is empty."""
+    """Return the query of a link, without empty values."""
     given = {name: value for name, value in values.items() if value}
     return f"?{urlencode(given)}" if given else ""
 

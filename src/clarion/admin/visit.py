@@ -97,7 +97,7 @@ class Visit:
         return Response(status, body.encode(), (_HTML, *self._remember_app(), *(cookies or ())))
 
     def _remember_app(self) -> Headers:
-        """Return the cookie by which pages of the server, and the next visit, know the app."""
+        """Return the cookie that remembers the app for server pages and the next visit."""
         app_id = self.parts.get("app_id")
         is_read = self.request.scope["method"] == "GET"
         if not app_id or not is_read or app_id == self.last_app or self.caller is None:

@@ -321,7 +321,7 @@ class AuditLog:
         return sorted(found, key=_newest_first, reverse=True)
 
     async def verify_newest(self, count: int) -> ChainVerification:
-        """Verify that the last entries of the chain are as they were written."""
+        """Verify that the last entries of the chain are unchanged."""
         return await verify_newest(self.chain, self.keys, count)
 
     async def link_waiting(self) -> int:
@@ -396,7 +396,7 @@ class AuditLog:
 
 
 class Chain:
-    """The chain as it is stored, to be verified or copied."""
+    """The stored chain, for verifying or copying."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch

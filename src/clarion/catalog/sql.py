@@ -199,7 +199,7 @@ class Categories:
         return tuple(map(CATEGORIES.read, await self._engine.fetch(LIST_CATEGORIES, app_id=app_id)))
 
     async def delete(self, app_id: str, name: str) -> bool:
-        """Delete a category; False if there is none. `Conflict` if a type uses it."""
+        """Delete a category; False if it does not exist. `Conflict` if a type uses it."""
         one = {"app_id": app_id, "name": name}
         steps = (LOCK_CATEGORY.guard(**one), DELETE_CATEGORY.step(**one))
         done = await self._engine.write(Unit(app_id, steps, app_id))

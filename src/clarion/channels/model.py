@@ -37,7 +37,7 @@ class Provider:
 
 
 def secrets_context(app_id: str, channel: str, name: str) -> str:
-    """Return what the secrets of a provider are sealed for."""
+    """Return the context for which the secrets of a provider are sealed."""
     return f"provider/{app_id}/{channel}/{name}"
 
 
@@ -101,7 +101,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """The attempt failed; what that means is the class."""
+    """The attempt failed; the subclass says what follows."""
 
     error_code: str
     error_message: str
@@ -126,7 +126,7 @@ WAITING_CODES = frozenset({BUSY, DAILY_CAP, ASKED_TO_WAIT})
 
 
 class Unknown(Failure, frozen=True, kw_only=True):
-    """The provider may have taken the message: only it is tried again, with the same id."""
+    """The provider may have accepted the message: only it is tried again, with the same id."""
 
 
 class Rejected(Failure, frozen=True, kw_only=True):

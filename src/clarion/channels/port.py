@@ -33,7 +33,7 @@ class Providers(Protocol):
         """Return the providers of an app by channel, position and name, at most 1,000."""
 
     async def delete(self, app_id: str, channel: Channel, name: str) -> bool:
-        """Delete a provider; False if there is none."""
+        """Delete a provider; False if it does not exist."""
 
     async def disable(
         self, app_id: str, channel: Channel, name: str, reason: str, now: int

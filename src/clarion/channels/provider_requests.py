@@ -35,7 +35,7 @@ HTTP_NETWORK = (
 async def post(
     http: HttpClients, request: ProviderRequest, answers: AnswerTable, prefix: str = ""
 ) -> HttpAnswer | Outcome:
-    """Send a request; if no answer comes, return the outcome by the code of what happened.
+    """Send a request; without an answer, return the outcome for the cause.
 
     `prefix` marks a request that only prepares the message: `token no_answer`.
     """

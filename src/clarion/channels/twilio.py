@@ -216,7 +216,7 @@ def clean(text: str) -> str:
 
 
 def build_callback_url(public_url: str, app_id: str, name: str, notification_id: str) -> str:
-    """Return the URL at which the provider reports what became of a message."""
+    """Return the URL at which the provider reports the outcome of a message."""
     parts = (quote(each, safe="") for each in (app_id, name, notification_id))
     return f"{public_url}{CALLBACKS_PREFIX}{'/'.join(parts)}"
 

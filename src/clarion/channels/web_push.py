@@ -118,7 +118,7 @@ class WebPushSender:
 
 
 class VapidTokens:
-    """The tokens by which push services recognise this provider (RFC 8292), by their origin."""
+    """The tokens that identify this provider to push services (RFC 8292), by their origin."""
 
     def __init__(self, private_key: str, subject: str) -> None:
         self._key = read_private_key(private_key)

@@ -37,7 +37,7 @@ def fault(detail: str, *steps: str) -> Finding:
 
 
 def read_error(error: ClarionError, otherwise: str) -> Finding:
-    """Return an error as a fault: its first sentence, and what it says to do."""
+    """Return an error as a fault: its first sentence, and its advice."""
     detail, *lines = error.detail.splitlines()
     if not lines and ". " in detail:
         detail, _, rest = detail.partition(". ")

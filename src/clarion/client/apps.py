@@ -67,7 +67,7 @@ class AsyncClarion(HttpClient):
     async def publish(
         self, /, topic: str, message: str = "", *, idempotency_key: str | None = None, **fields: Any
     ) -> Published:
-        """Send a text to the devices and the people that follow a topic, once.
+        """Send a text to the devices and users of a topic, only once.
 
         `fields` are `title`, `priority` (1 to 5, or a name), `tags` (a list) and `click` (a link).
         """

@@ -142,7 +142,7 @@ def find_faults(
 def find_timeless_faults(
     draft: EventDraft, refused_schemes: Collection[str] = REFUSED_SCHEMES
 ) -> Iterator[FieldFault]:
-    """Yield those of them that do not depend on the time either."""
+    """Yield the faults that do not depend on the time either."""
     yield from _recipient_faults(draft.recipient)
     yield from _time_faults(draft)
     yield from _name_faults(draft)

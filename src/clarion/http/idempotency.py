@@ -120,5 +120,5 @@ def _own_prefix(caller: Caller) -> str:
 
 
 def fingerprint(method: str, path: str, body: bytes) -> bytes:
-    """Return a hash by which requests with the same key are compared."""
+    """Return a hash for comparing requests with the same key."""
     return hashlib.sha256(b"\0".join((method.encode(), path.encode(), body))).digest()

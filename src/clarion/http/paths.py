@@ -39,7 +39,7 @@ class PathTemplates:
 
 
 def _cut(path: str) -> tuple[str, str]:
-    """Return what comes before and after the parameter."""
+    """Return the parts before and after the parameter."""
     head, _, rest = path.partition("{")
     return head, rest.partition("}")[2]
 

@@ -120,7 +120,7 @@ def _methods_of(fast_routes: Sequence[FastRoute]) -> dict[str, set[str]]:
 def answer_error(
     methods: Mapping[str, set[str]], request: Request[Any, Any, Any], error: Exception
 ) -> Response[problems.Problem]:
-    """Answer any error as a problem; a method that is not allowed with those that are."""
+    """Answer any error as a problem; for a wrong method, list the allowed ones."""
     if isinstance(error, MethodNotAllowedException):
         allowed = (error.headers or {}).get("allow", "").split(", ")
         error = MethodNotAllowed({*allowed, *methods.get(request.scope["path"], ())})

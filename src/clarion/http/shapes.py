@@ -58,9 +58,9 @@ def check_name(names: Collection[str], text: str) -> str:
 
 
 def check_toggle_names(place: str, toggles: Toggles, names: Collection[str]) -> Toggles:
-    """Return toggles by name; `InvalidFields` names those that there are not.
+    """Return toggles by name; `InvalidFields` names unknown ones.
 
-    That of a name that was deleted can still be reset.
+    The toggle of a deleted name can still be reset.
     """
     given = [name for name, on in toggles.items() if on is not None]
     collect({f"{place}.{name}": partial(check_name, names, name) for name in given})
@@ -68,7 +68,7 @@ def check_toggle_names(place: str, toggles: Toggles, names: Collection[str]) -> 
 
 
 def check_toggles(place: str, toggles: Toggles, choices: type[E]) -> dict[E, bool | None]:
-    """Return toggles by the members of an enum; `InvalidFields` names those that it has not."""
+    """Return toggles by the members of an enum; `InvalidFields` names unknown ones."""
     checks = {f"{place}.{name}": partial(check_choice, choices, name) for name in toggles}
     return dict(zip(collect(checks).values(), toggles.values(), strict=True))
 

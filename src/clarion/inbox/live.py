@@ -181,7 +181,7 @@ class LiveClients:
                 client.wake()
 
     def disconnect_user(self, app_id: str, user_id: str) -> None:
-        """End the streams and sockets of a user who may not have them any more."""
+        """End the streams and sockets of a user who may no longer have them."""
         user = self._users.get((app_id, user_id))
         if user is not None:
             for client in tuple(user.clients):

@@ -289,7 +289,7 @@ class LocalBus:
             link.flush()
 
     def _ask(self) -> None:
-        """Ask all others whether they have seen what goes out at the end of this turn."""
+        """Ask all others whether they have received the data sent at the end of this turn."""
         links = {link for link in self._links if not link.is_full}
         if not links:
             return

@@ -115,7 +115,7 @@ class SoleNode:
         await asyncio.Event().wait()
 
     async def leave(self) -> None:
-        """Leave everything as it is: the next start takes over."""
+        """Do nothing: the next start takes over."""
 
     @property
     def nodes(self) -> Sequence[Node]:

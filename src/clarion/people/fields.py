@@ -69,7 +69,7 @@ def check_email(text: str) -> str:
 
 
 def fold_email(address: str) -> str:
-    """Return the key of an address, without capitals: no two users of an app have the same."""
+    """Return an address in lower case, as its key: two users of an app cannot have the same."""
     return unicodedata.normalize("NFC", address.casefold())
 
 

@@ -103,7 +103,7 @@ class Dispatch:
         return expired
 
     async def cancel(self, device: Device, message_id: str) -> bool:
-        """Cancel a message that waits; False if it does not, or was acknowledged meanwhile.
+        """Cancel a waiting message; False if it is not waiting, or was just acknowledged.
 
         A device that has received it may still show it.
         """

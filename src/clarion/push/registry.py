@@ -295,7 +295,7 @@ class Registry:
             self._compare(device, found.get(device.id))
 
     def _compare(self, connected: Device, now: Device | None) -> None:
-        """End the connection of a device that must not stay connected as it is now."""
+        """End the connection of a device that may not stay connected after a change."""
         if now is None or not now.is_valid:
             self._forget(connected)
             self._disconnect(connected.id, CloseCode.REVOKED, "the device was revoked")
@@ -352,9 +352,9 @@ class Registry:
         self._drop(device.app_id, device.token_hash, device.id)
 
     def _drop(self, app_id: str, token_hash: bytes, device_id: str) -> None:
-        """Have a changed device read again.
+        """Drop a changed device from the cache, so that it is read again.
 
-        It is not cached as it is: of several changes at once, this may not be the last.
+        The new value is not cached: with concurrent changes, it may not be the last one.
         """
         self.changes.note(device_id)
         self._cache.forget((app_id, token_hash))

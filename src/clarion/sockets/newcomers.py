@@ -20,7 +20,7 @@ class Newcomer(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it comes from, as `group_address` writes it."""
+        """The client's address, as `group_address` returns it."""
 
     def drop(self) -> None:
         """Close it at once, in any state."""

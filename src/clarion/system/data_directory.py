@@ -58,9 +58,9 @@ def new_master_key() -> bytes:
 
 
 def make_private(paths: Iterable[Path]) -> None:
-    """Take the permissions of others from files and directories, and log which had some.
+    """Remove permissions of other accounts from files and directories, and log which had some.
 
-    What belongs to another account is left as it is: a mounted volume often does.
+    Files of another account are not changed: a mounted volume often has such files.
     """
     tightened, left = [], []
     for path in paths:
@@ -243,7 +243,7 @@ class DataDirectory:
 
     @contextlib.contextmanager
     def set_up_alone(self) -> Iterator[None]:
-        """Wait for others who set up an installation here, and keep them out meanwhile."""
+        """Wait for other processes that set up an installation here, and lock them out."""
         self._set_up_lock.touch(0o600)
         with self._set_up_lock.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -60,7 +60,7 @@ def confirmation_counters(session_id: str) -> tuple[Counter, ...]:
 
 
 def hash_name(username: str) -> str:
-    """Return a name as it is counted: people type passwords where the name belongs."""
+    """Return the hash under which a name is counted: people type passwords into the name field."""
     return hashlib.sha256(username.lower().encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -153,7 +153,7 @@ def new_token() -> str:
 
 
 def hash_token(token: str) -> bytes:
-    """Return what is stored of a token. A fast hash is safe, because it has 256 random bits."""
+    """Return the stored form of a token. A fast hash is safe: a token has 256 random bits."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 

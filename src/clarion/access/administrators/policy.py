@@ -54,7 +54,7 @@ class SignInPolicy:
     def stage_of(
         self, administrator: Administrator, *, has_totp: bool, has_mfa: bool
     ) -> SignInStage:
-        """Return what is missing from a sign-in after the password."""
+        """Return the next step of a sign-in after the password."""
         if has_mfa:
             return SignInStage.SIGNED_IN
         if has_totp:

@@ -27,7 +27,7 @@ def new_codes() -> list[str]:
 
 
 def hash_codes(administrator_id: str, codes: list[str]) -> tuple[RecoveryCode, ...]:
-    """Return what is stored of new codes. It takes a quarter of a second."""
+    """Return the stored form of new codes. It takes a quarter of a second."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return tuple(
         RecoveryCode(administrator_id=administrator_id, code_hash=hash_code(code, salt), salt=salt)

@@ -87,7 +87,7 @@ class CreatedProviderKey(ProviderKeyView):
 
 
 class UserKeysController(Controller):
-    """The keys by which the user tokens of an app are verified."""
+    """The keys that verify the user tokens of an app."""
 
     path = "/v1/apps/{app_id:str}/user-keys"
     tags = _TAGS

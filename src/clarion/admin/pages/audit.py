@@ -18,7 +18,7 @@ _FILTERS = ("action", "actor_id", "user_id", *_DAYS)
 
 
 async def show_audit(visit: Visit) -> Response:
-    """Show the newest entries first; a server has also those that belong to no app."""
+    """Show the newest entries first; the page of the server includes those without an app."""
     chosen = {name: visit.query.get(name, "").strip() for name in _FILTERS}
     is_of_app = "app_id" in visit.parts
     if is_of_app and chosen["user_id"]:

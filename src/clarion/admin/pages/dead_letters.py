@@ -42,7 +42,7 @@ async def replay(visit: Visit) -> Response:
 
 
 async def _try_replay(visit: Visit, event_id: str) -> bool:
-    """Replay an event; False if it is not failed any more."""
+    """Replay an event; False if it is no longer failed."""
     try:
         await visit.post("events", event_id, "replay")
     except Refused as refused:

@@ -101,7 +101,7 @@ def _read_data(visit: Visit, text: str) -> Any:
 
 
 def describe(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the verdicts in words, and for each rule what it said about each channel."""
+    """Return the verdicts in words, and the result of each rule for each channel."""
     verdicts = [
         each | {"reason_words": explain_reason(each["reason"])} for each in answer["verdicts"]
     ]

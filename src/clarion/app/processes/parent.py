@@ -228,7 +228,7 @@ class ProcessGroup:
                 child.process.terminate()
 
     async def _end_all(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Wait for all processes to end, and kill those that do not."""
+        """Wait for all processes to end, and kill the others."""
         self._stop_all()
         if not tasks:
             return

@@ -62,7 +62,7 @@ def _add(plans: list[SearchPlan]) -> SearchPlan:
 
 
 def list_positive(of: Filter) -> tuple[Condition, ...]:
-    """Return the conditions of a filter in its normal form by which users can be found."""
+    """Return the conditions of a normalised filter that can find users."""
     match of:
         case OneOf() | Between():
             return (of,)
@@ -85,7 +85,7 @@ def has_choice(of: Filter) -> bool:
 
 
 def leave_out(of: Filter, conditions: tuple[Condition, ...] | None) -> Filter:
-    """Return what must be checked of a filter for users who were found by these conditions."""
+    """Return the rest of a filter to check for users found by these conditions."""
     if not conditions:
         return of
     found = conditions[0] if len(conditions) == 1 else AnyOf(conditions)

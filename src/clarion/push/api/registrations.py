@@ -90,7 +90,7 @@ class NewDevice(Details, kw_only=True):
     """What the device receives; null resets all to the defaults."""
 
     def checks(self) -> Checks:
-        """Return the checks of the fields by which the device is reached."""
+        """Return the checks of the fields with the address of the device."""
         checks: dict[str, Callable[[], object]] = {
             "platform": partial(_check_platform, self.platform),
             "token": partial(_check_token, self),

@@ -90,7 +90,7 @@ class Device:
 
     @property
     def address_context(self) -> str:
-        """What the sealed address is bound to: the app and the hash by which it is found."""
+        """The context of a sealed address: the app, and the hash for finding it."""
         return address_context(self.app_id, self.token_hash)
 
     @property

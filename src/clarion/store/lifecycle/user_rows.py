@@ -103,5 +103,5 @@ def show(table: Table[Any]) -> Statement:
 
 
 def find_first(table: Table[Any]) -> tuple[Value, ...]:
-    """Return what comes before the cursors of all rows."""
+    """Return a cursor before those of all rows."""
     return tuple(_FIRST.get(name, "") for name in table.cursor)

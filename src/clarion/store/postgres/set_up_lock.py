@@ -14,7 +14,7 @@ _WAIT_S = 60.0
 
 @contextlib.asynccontextmanager
 async def set_up_alone(url: str) -> AsyncIterator[None]:
-    """Wait for other nodes that set up the database, and keep them out meanwhile."""
+    """Wait for other nodes that set up the database, and lock them out while this one does."""
     from clarion.store.postgres.engine import (  # noqa: PLC0415 - only with PostgreSQL
         ERRORS,
         connect_or_explain,

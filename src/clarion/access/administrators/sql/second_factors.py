@@ -93,7 +93,7 @@ class SecondFactors:
     ) -> bool:
         """Make the new secret the current one, with new recovery codes, in one commit.
 
-        Trusted devices end. Return False if it is not the new secret any more.
+        Trusted devices end. Return False if it is no longer the new secret.
         """
         who = secret.administrator_id
         current = replace(secret, state=TotpState.CURRENT, last_step=step)
