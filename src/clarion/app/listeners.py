@@ -109,7 +109,6 @@ class Listeners:
             clock=self._clock,
             tunnels=tunnels,
             max_header_bytes=settings.max_header_bytes,
-            count_streams=self._services.live_clients.__len__,
             is_proxy=(lambda host: peers.is_proxy(normalise(host)))
             if settings.proxy_protocol == "on"
             else lambda _: False,

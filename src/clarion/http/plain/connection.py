@@ -26,6 +26,9 @@ from clarion.telemetry.logs import get_logger
 _UNWRITTEN_BYTES = 65_536
 # Of a body that is not read, after its response; beyond it the connection is closed.
 _DISCARDED_BYTES = 4 * 1024 * 1024
+# Parsed before it is looked whether enough requests wait.
+_PARSED_BYTES = 2_048
+_ARRIVED = 4
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 _CERTAIN = len(b"PRI")  # no method begins like this
@@ -65,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "_parser",
         "_receiving",
         "_refusal",
+        "_rest",
         "_running",
         "_serving",
         "_task",
@@ -105,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._receiving: Exchange | None = None  # its body is not complete
         self._running: Exchange | None = None
         self._first = b""  # until it is known which protocol it begins
+        self._rest = b""  # received, and not parsed yet
         self._is_last = False  # what follows the last request is not read
         self._refusal: ClarionError | None = None  # of what could not be parsed
         self._is_closing = False  # the last response is written
@@ -147,6 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             self._begin(bytes(self._serving.buffer[:size]))
         else:
             self._parse(self._serving.buffer[:size])
+            self._go_on()
 
     def eof_received(self) -> bool:
         """Return whether the connection stays open: a response is on its way to the client."""
@@ -193,7 +199,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def read_on(self) -> None:
-        if self._is_paused and self._transport is not None:
+        # What was received before is parsed first.
+        if self._is_paused and not self._rest and self._transport is not None:
             self._is_paused = False
             self._transport.resume_reading()
 
@@ -251,6 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         first, self._first = self._first, b""
         self._parser = RequestParser(self, self._serving.max_header_bytes)
         self._parse(memoryview(first))
+        self._go_on()
 
     def _read_proxy_header(self) -> bool:
         """Take over the address of the client; False if there is none yet, or ever."""
@@ -274,12 +282,28 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._first)
 
     def _parse(self, data: memoryview) -> None:
+        """Parse what was received, until some requests wait; the rest is kept as it is.
+
+        A request that is parsed takes a hundred times the memory of the shortest one.
+        """
         assert self._parser is not None  # noqa: S101 - `_begin` made it
-        try:
-            self._parser.parse(data)
-        except ClarionError as error:
-            self._refuse(error)
-        self._go_on()
+        for start in range(0, len(data), _PARSED_BYTES):
+            if len(self._arrived) >= _ARRIVED:
+                self._rest = bytes(data[start:])
+                return
+            if self._is_last and self._receiving is None:
+                self._discard(len(data) - start)
+                return
+            try:
+                self._parser.parse(data[start : start + _PARSED_BYTES])
+            except ClarionError as error:
+                self._refuse(error)
+
+    def _parse_rest(self) -> None:
+        """Continue to parse when no parsed request waits."""
+        if self._rest and not self._arrived:
+            rest, self._rest = self._rest, b""
+            self._parse(memoryview(rest))
 
     def _refuse(self, error: ClarionError) -> None:
         """Read no more; answer what could not be parsed, after all that came before it."""
@@ -339,6 +363,7 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Answer the next request, or note what the connection waits for."""
         if self._running is None and self._transport is not None and not self._is_closing:
+            self._parse_rest()
             if self._drained is not None:
                 self._wait()
             elif self._arrived:
@@ -351,13 +376,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._close()
             else:
                 self._wait()
+        self._parse_rest()  # it may have the body of the request that was just started
         self._pace()
 
     def _pace(self) -> None:
         """Read no more while the client is ahead of us."""
         running = self._running
-        is_ahead = bool(self._arrived) or (running is not None and running.unread > UNREAD_BYTES)
-        if is_ahead:
+        is_unread = running is not None and running.unread > UNREAD_BYTES
+        if self._arrived or self._rest or is_unread:
             self.pause_reading()
         else:
             self.read_on()
@@ -386,7 +412,6 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:  # noqa: BLE001 - a part of the response is sent: no other can be
             get_logger().exception("response_failed")
         finally:
-            self._serving.starts.end()
             self._serving.running.discard(self)
             self._running = self._task = None
             self._conclude(exchange)
@@ -411,6 +436,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close after the last response. What the client still sends is read, or it loses that."""
         self._is_closing = self._is_last = self.is_ending = True
         self._arrived.clear()
+        self._rest = b""
         if self._transport is None:
             return
         if not self.is_open:

@@ -36,7 +36,6 @@ class PlainListener:
         clock: Clock,
         tunnels: Tunnels,
         max_header_bytes: int,
-        count_streams: Callable[[], int] = int,
         is_proxy: Callable[[str], bool] = lambda _: False,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -49,7 +48,7 @@ class PlainListener:
             loop=loop,
             app=app,
             connections=connections,
-            starts=Starts(loop, count_streams),
+            starts=Starts(loop),
             heads=HeadWriter(clock.now),
             max_header_bytes=max_header_bytes,
             buffer=memoryview(bytearray(READ_BYTES)),

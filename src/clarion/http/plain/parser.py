@@ -15,7 +15,7 @@ from httptools import (
 from clarion.errors import ClarionError, HeadTooLarge, MalformedRequest
 from clarion.http.asgi import Headers
 
-# Parsed at a time.
+# Read at a time, into one buffer for all connections.
 READ_BYTES = 65_536
 _HEADERS = 100
 _VERSIONS = {"1.1": "1.1", "1.0": "1"}  # as ASGI writes them

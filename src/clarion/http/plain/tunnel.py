@@ -149,6 +149,8 @@ class Tunnels:
             tunnel.close()
             tunnel.client.finish()
             return
+        if transport.is_closing():  # its client has left meanwhile
+            return
         port = str(transport.get_extra_info("sockname")[1])
         self._by_port[port] = tunnel
         tunnel.on_lost = lambda: self._by_port.pop(port, None)

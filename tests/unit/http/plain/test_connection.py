@@ -49,6 +49,31 @@ async def test_only_one_request_of_a_connection_runs_at_a_time() -> None:
     assert most == 1
 
 
+async def test_few_requests_of_a_connection_are_parsed_ahead() -> None:
+    go_on = asyncio.Event()
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        await go_on.wait()
+        await echo(scope, receive, send)
+
+    shortest, count = b"GET / HTTP/1.1\r\n\r\n", 3_000
+    async with listen(wait) as plain, plain.connect() as client:
+        await client.send(shortest * count, LAST)
+        while not plain.listener._serving.running:  # noqa: ASYNC110 - it is being read
+            await asyncio.sleep(0.01)
+        connection: Any = plain.connections._list()[0]
+        assert len(connection._arrived) < 200
+        go_on.set()
+        assert bodies(await client.read_all()) == [*[b"GET / ;"] * count, b"GET /last ;"]
+
+
+async def test_a_body_behind_many_requests_is_read() -> None:
+    body = bytes(range(256)) * 200
+    async with listen(echo) as plain:
+        answer = await plain.exchange(GET % 1 * 300 + POST % (2, len(body), body) + LAST)
+    assert bodies(answer)[-2:] == [b"POST /2 " + body + b";", b"GET /last ;"]
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_it_makes_no_difference_where_the_bytes_are_cut(data: Any) -> None:
