@@ -40,6 +40,56 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "body-taken-for-a-request",
+        "http/plain/connection.py",
+        """\
+        elif self._is_last and self._receiving is None:
+            self._discard(size)
+""",
+        """\
+        elif self._is_last:
+            self._discard(size)
+""",
+        "tests/unit/http/plain/test_connection.py::"
+        "test_the_body_of_the_last_request_is_read_though_it_comes_late",
+    ),
+    Mutant(
+        "responses-out-of-order",
+        "http/plain/connection.py",
+        "                self._running = self._arrived.popleft()\n",
+        "                self._running = self._arrived.pop()\n",
+        "tests/unit/http/plain/test_connection.py::"
+        "test_requests_that_are_sent_at_once_are_answered_in_order",
+    ),
+    Mutant(
+        "response-with-a-line-end",
+        "http/plain/wire.py",
+        """        if not head.count(b"\\n") == head.count(b"\\r") == len(lines):\n""",
+        "        if not head:\n",
+        "tests/unit/http/plain/test_connection.py::test_a_header_with_a_line_end_is_never_sent",
+    ),
+    Mutant(
+        "client-named-by-anybody",
+        "http/plain/connection.py",
+        "        is_named = self.is_proxied or not self._serving.is_proxy(self.host)\n",
+        "        is_named = self.is_proxied or not self._first.startswith(bytes([13, 10]))\n",
+        "tests/unit/http/plain/test_proxy_protocol.py::test_nobody_else_may_name_a_client",
+    ),
+    Mutant(
+        "local-through-a-proxy",
+        "http/strangers.py",
+        """ or scope.get("is_proxied"):\n""",
+        ":\n",
+        "tests/unit/http/plain/test_proxy_protocol.py::test_a_proxy_names_its_client",
+    ),
+    Mutant(
+        "listener-behind-open-to-others",
+        "http/plain/tunnel.py",
+        '        tunnel = self._by_port.get(scope["client"][1])\n',
+        "        tunnel = next(iter(self._by_port.values()), None)\n",
+        "tests/unit/http/plain/test_tunnel.py::test_nobody_else_may_use_the_listener_behind",
+    ),
+    Mutant(
         "what-a-delivery-says-is-lost",
         "history/sql/ended.py",
         "        if each.status in _AT_ONCE and each == _restore(source, decision):\n",
