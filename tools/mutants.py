@@ -368,7 +368,7 @@ MUTANTS = (
     Mutant(
         "expired-sent",
         "push/session.py",
-        "            if message.expires_at <= now + self._clock_offset.ms:\n",
+        "            if self._clock_offset.has_passed(message.expires_at, now):\n",
         "            if message.expires_at <= 0:\n",
         "tests/unit/push/test_session.py::test_a_message_that_has_expired_is_dropped_and_not_sent",
     ),

@@ -69,8 +69,10 @@ async def test_nobody_else_may_use_the_listener_behind() -> None:
     async def nothing(_scope: Any, _receive: Any, send: Any) -> None:
         await respond(send)
 
-    async with listen_with_tunnels(nothing) as (plain, tunnels):
-        await curl(plain.port)
+    async with listen_with_tunnels(nothing) as (plain, tunnels), plain.connect() as client:
+        await client.send(PREFACE, SETTINGS)
+        while not tunnels._by_port:  # noqa: ASYNC110 - it is being passed on
+            await asyncio.sleep(0.01)
         tunnels._app = never
         listener = await tunnels._start()
         status = await curl(listener.port, "-o", "/dev/null", "-w", "%{http_code}")
