@@ -38,10 +38,16 @@ def test_a_path_with_a_hole_leads_nowhere(server: Server, path: str) -> None:
         assert asker.get(path).status in {401, 404}
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "BREW"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "PROPFIND"])
 def test_another_method_is_405(server: Server, method: str) -> None:
     answer = server.app.ask(method, "/v1/keys")
     assert (answer.status, answer.problem["code"]) == (405, "method_not_allowed")
+
+
+def test_a_method_that_is_none_is_refused(server: Server) -> None:
+    answer = server.app.ask("BREW", "/v1/keys")
+    assert (answer.status, answer.problem["code"]) == (400, "malformed_request")
+    assert "GET, POST" in answer.problem["detail"]
 
 
 @pytest.mark.parametrize(

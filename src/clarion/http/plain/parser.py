@@ -7,6 +7,7 @@ from typing import Protocol
 from httptools import (
     HttpParserCallbackError,
     HttpParserError,
+    HttpParserInvalidMethodError,
     HttpParserUpgrade,
     HttpRequestParser,
     parse_url,
@@ -18,6 +19,7 @@ from clarion.http.asgi import Headers
 # Read at a time, into one buffer for all connections.
 READ_BYTES = 65_536
 _HEADERS = 100
+_UNKNOWN_METHOD = "Unknown method. Use GET, POST, PUT, PATCH, DELETE, HEAD or OPTIONS."
 _VERSIONS = {"1.1": "1.1", "1.0": "1"}  # as ASGI writes them
 
 
@@ -64,6 +66,8 @@ class RequestParser:
         except HttpParserCallbackError as failed:
             refused = failed.__context__
             raise refused if isinstance(refused, ClarionError) else failed from None
+        except HttpParserInvalidMethodError:
+            raise MalformedRequest(_UNKNOWN_METHOD) from None
         except HttpParserError as error:
             raise MalformedRequest(f"This is not valid HTTP: {error}.") from None
         if self.is_in_head:
