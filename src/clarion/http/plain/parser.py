@@ -40,6 +40,7 @@ class RequestParser:
     """The parser of one connection. Its attributes are those of the last head."""
 
     __slots__ = (
+        "_fed",
         "_llhttp",
         "_most",
         "_receiver",
@@ -71,9 +72,9 @@ class RequestParser:
         except HttpParserError as error:
             raise MalformedRequest(f"This is not valid HTTP: {error}.") from None
         if self.is_in_head:
-            # What the parser has not shown yet counts as well.
-            self._size += len(data)
-            if self._size > self._most + READ_BYTES:
+            # Also of a head whose parts the parser has not shown yet.
+            self._fed += len(data)
+            if self._fed > self._most + READ_BYTES:
                 raise HeadTooLarge
 
     # Of the head that was parsed.
@@ -143,7 +144,8 @@ class RequestParser:
         self.target = b""
         self.headers = []
         self.awaits_continue = False
-        self._size = 0
+        self._size = 0  # of what the parser has shown
+        self._fed = 0
 
     def _count(self, size: int) -> None:
         self._size += size

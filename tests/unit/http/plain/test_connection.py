@@ -263,6 +263,17 @@ async def test_a_head_that_is_too_large_is_refused(head: bytes) -> None:
     assert b'"head_too_large"' in answer
 
 
+async def test_a_head_of_the_largest_size_is_read() -> None:
+    rest = b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\na: "
+    async with listen(echo) as plain:
+        answer = await plain.exchange(b"GET /" + rest + b"b" * 16_300 + b"\r\n\r\n")
+        assert status_of(answer) == 200
+        answer = await plain.exchange(
+            b"GET /" + b"c" * 16_300 + b" HTTP/1.1\r\nhost: x\r\n\r\n", LAST
+        )
+        assert answer.count(b"HTTP/1.1 200") == 2
+
+
 @pytest.mark.parametrize("version", [b"0.9", b"1.2", b"2.0", b"3.0"])
 async def test_other_versions_are_refused(version: bytes) -> None:
     async with listen(echo) as plain:
