@@ -39,7 +39,11 @@ class Framework(Protocol):
 
 
 class Link(Protocol):
-    """The connection of a request: one object for all of its requests, and for no others."""
+    """The connection of a request."""
+
+    @property
+    def key(self) -> object:
+        """Return what no other connection has. It is small, and may be kept after the end."""
 
     is_own: ClassVar[bool]
     """Whether it belongs to a listener of our own, which skips what nobody reads of a body."""
@@ -108,6 +112,11 @@ class Request:
     def who(self) -> str:
         """What the request is counted against: the key, the user, or else the address."""
         return identity_of(self.caller) if self.caller else str(self.scope["client"][0])
+
+    @property
+    def connection_key(self) -> object:
+        """What all requests of a connection have in common, and no others."""
+        return None if self.connection is None else self.connection.key
 
     def header(self, name: bytes) -> str | None:
         """Return the first header with this lower-case name, or None."""

@@ -94,6 +94,10 @@ class Requests:
     begun_pass: int = 0  # the last request
     last_pass: int = 0
 
+    @property
+    def key(self) -> object:
+        return self
+
 
 @dataclass(slots=True, eq=False)
 class _Accepted:

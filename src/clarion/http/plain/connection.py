@@ -83,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         "is_provider",
         "is_proxied",
         "is_stalled",
+        "key",
         "scheme",
         "server",
         "waits",
@@ -101,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client, self.server = _read_ends(accepted, host)
         self._serving = serving
         self.descriptor = accepted.fileno()
+        self.key = object()
         self._tunnel: Tunnel | None = None  # of HTTP/2
         self._tunnelled = 0  # requests that run in it
         self._transport: asyncio.Transport | None = None

@@ -99,11 +99,11 @@ class ApnsEndpoint:
 
     def _find_known(self, request: Request) -> Provider | None:
         authorization = request.headers.get(b"authorization")
-        return self._tokens.find_known(authorization, request.connection, self._clock.now())
+        return self._tokens.find_known(authorization, request.connection_key, self._clock.now())
 
     def _identify(self, request: Request) -> Awaitable[Provider]:
         authorization = request.headers.get(b"authorization")
-        return self._tokens.identify(authorization, request.connection, self._clock.now())
+        return self._tokens.identify(authorization, request.connection_key, self._clock.now())
 
     async def _guard(
         self,

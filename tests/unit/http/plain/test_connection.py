@@ -320,6 +320,20 @@ async def test_a_header_with_a_line_end_is_never_sent(capsys: pytest.CaptureFixt
     assert "response_failed" in capsys.readouterr().out
 
 
+async def test_what_may_be_kept_of_a_connection_is_small() -> None:
+    keys: list[Any] = []
+
+    async def keep(scope: Any, _receive: Any, send: Any) -> None:
+        keys.append(scope["connection"].key)
+        await respond(send)
+
+    async with listen(keep) as plain:
+        await plain.exchange(GET % 1, LAST)
+        await plain.exchange(LAST)
+    assert keys[0] is keys[1] is not keys[2]
+    assert {type(key) for key in keys} == {object}
+
+
 async def test_a_response_that_is_not_complete_is_cut_off() -> None:
     async def fail(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
