@@ -80,9 +80,18 @@ def sign_in(page: Page, name: str) -> None:
     expect(page.locator("clarion-inbox .bell")).to_be_visible()
 
 
+def end_quiet_hours(shop: Shop) -> None:
+    """Have email sent at once: at night it would wait until the morning."""
+    for user in shop.api.get("/v1/users").json["items"]:
+        quiet = {"quiet_hours": [False] * 24}
+        answer = shop.api.ask("PATCH", f"/v1/users/{user['id']}/preferences", quiet)
+        assert answer.status == 200
+
+
 def test_an_order_is_counted_live_read_and_mailed(shop: Shop, open_window: OpenWindow) -> None:
     page = open_window(shop.url).page
     sign_in(page, "Ana")
+    end_quiet_hours(shop)
     other = page.context.new_page()
     other.goto(shop.url)
     expect(other.locator("clarion-inbox .bell")).to_have_attribute("aria-label", "Notifications")

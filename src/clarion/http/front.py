@@ -188,26 +188,12 @@ class Front:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request.
-
-        A listener of our own adds its connection. Those of Granian are known by their ports.
-        """
-        if (own := scope.get("connection")) is not None:
-            await self._serve(scope, receive, send, own)
-            return
-        requests = self.connections.begin((*scope["client"], scope["server"][1]))
-        try:
-            await self._serve(scope, receive, send, requests)
-        finally:
-            self.connections.end(requests)
-
-    async def _serve(
-        self, scope: Scope, receive: Receive, send: Send, requests: Requests | Connection
-    ) -> None:
+        """Answer one request."""
         started = time.perf_counter()
         headers = index_headers(scope["headers"])
         request_id = self._request_id(headers)
         extra = self._start_headers(scope, headers, request_id)
+        requests = self._begin(scope)
         request = Request(
             scope,
             receive,
@@ -235,7 +221,15 @@ class Front:
         except Exception as error:  # noqa: BLE001 - the client gets an answer in any case
             get_logger().exception("request_failed", path=self._shown(scope["path"]))
             await _send_problem(sender, InternalError(), request_id, cause=error)
+        finally:
+            if isinstance(requests, Requests):
+                self.connections.end(requests)
         self._conclude(request, requests, sender, started)
+
+    def _begin(self, scope: Scope) -> Requests | Connection:
+        """Return the connection of a request: a listener of our own adds it to the scope."""
+        own: Connection | None = scope.get("connection")
+        return own or self.connections.begin((*scope["client"], scope["server"][1]))
 
     def _start_headers(
         self, scope: Scope, headers: Mapping[bytes, bytes], request_id: str
