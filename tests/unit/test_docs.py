@@ -343,3 +343,25 @@ def test_no_file_uses_a_metaphor() -> None:
         if (name := str(path.relative_to(ROOT))).startswith(("src/", "tests/", "docs/"))
         for match in METAPHOR.finditer(f"{name}\n{path.read_text(errors='replace')}")
     ] == []
+
+
+def find_broken_rows(text: str) -> list[str]:
+    """Return the rows of tables that do not end in their line: the rest would be a paragraph."""
+    without_code = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    rows = (line.strip() for line in without_code.splitlines())
+    return [row for row in rows if row.startswith("|") and not row.endswith("|")]
+
+
+def test_every_row_of_a_table_is_one_line() -> None:
+    folders = ("docs", "examples", "clients", "ops", "src/clarion")
+    pages = [
+        *ROOT.glob("*.md"),
+        *(page for each in folders for page in (ROOT / each).rglob("*.md")),
+    ]
+    assert len(pages) > 50
+    broken = {str(page): found for page in pages if (found := find_broken_rows(page.read_text()))}
+    assert not broken
+
+
+def test_a_broken_row_is_found() -> None:
+    assert find_broken_rows("| a | b |\n| c\nd |\n```\n| e\n```\n") == ["| c"]
