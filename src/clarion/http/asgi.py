@@ -13,7 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import parse_qs
 
 from clarion.access.model import AdminCaller, AdminCredential, AppCaller, Caller
@@ -45,8 +45,9 @@ class Link(Protocol):
     def key(self) -> object:
         """Return what no other connection has. It is small, and may be kept after the end."""
 
-    is_own: ClassVar[bool]
-    """Whether it belongs to a listener of our own, which skips what nobody reads of a body."""
+    @property
+    def skips_bodies(self) -> bool:
+        """Whether it skips by itself what nobody reads of a body."""
 
 
 class Response(NamedTuple):
@@ -188,7 +189,7 @@ class Request:
         under the next request of its client. A slow client is not waited for. A listener of our
         own needs none of it.
         """
-        if self.connection is not None and self.connection.is_own:
+        if self.connection is not None and self.connection.skips_bodies:
             return
         taken = 0
         with contextlib.suppress(TimeoutError, MalformedBody):

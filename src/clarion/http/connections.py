@@ -90,7 +90,7 @@ class Requests:
     idle_s: float = 0.0
     is_provider: bool = False
     is_stalled: bool = False
-    is_own: ClassVar[bool] = False
+    skips_bodies: ClassVar[bool] = False
     begun_pass: int = 0  # the last request
     last_pass: int = 0
 

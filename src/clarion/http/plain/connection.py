@@ -7,7 +7,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import unquote
 
 from clarion.errors import ClarionError
@@ -88,7 +88,6 @@ class Connection(asyncio.BufferedProtocol):
         "server",
         "waits",
     )
-    is_own: ClassVar[bool] = True
 
     def __init__(self, serving: Serving, accepted: socket.socket, host: str) -> None:
         self.host = host
@@ -119,6 +118,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_paused = False
         self._drained: asyncio.Future[None] | None = None
         self._discarded = 0
+
+    @property
+    def skips_bodies(self) -> bool:
+        return self._tunnel is None
 
     # Of the event loop.
 

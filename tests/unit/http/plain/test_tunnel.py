@@ -154,3 +154,18 @@ async def test_a_listener_that_cannot_be_reached_closes_the_connection_and_is_st
         listener.port = real
         await listener.stop(1)
         assert await curl(plain.port) == b"ok"
+
+
+async def test_the_front_reads_what_granian_would_otherwise_cut_off() -> None:
+    """A response before the end of the request is followed by a reset, and curl loses it."""
+    skipped: list[bool] = []
+
+    async def note(scope: Any, receive: Any, send: Any) -> None:
+        skipped.append(scope["connection"].skips_bodies)
+        await read_body(receive)
+        await respond(send)
+
+    async with listen_with_tunnels(note) as (plain, _):
+        await curl(plain.port, "--data-binary", "@-", body=b"x" * 100_000)
+        await plain.exchange(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    assert skipped == [False, True]
