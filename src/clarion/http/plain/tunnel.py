@@ -135,16 +135,19 @@ class Tunnels:
         return tunnel
 
     async def stop(self, grace_s: float) -> None:
-        if self._listener is not None:
-            listener = await self._listener
-            await listener.stop(grace_s)
+        """Stop the listener, if it was started; one that could not be must not end a stop."""
+        if (starting := self._listener) is None:
+            return
+        await asyncio.wait([starting], timeout=grace_s)
+        if starting.done() and not starting.exception():
+            await starting.result().stop(grace_s)
 
     async def _connect(self, tunnel: Tunnel) -> None:
         loop = asyncio.get_running_loop()
         try:
             listener = await self._start()
             transport, _ = await loop.create_connection(lambda: tunnel, _HOST, listener.port)
-        except (OSError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - the next connection tries again
             self._begin_anew(str(error) or "the listener for HTTP/2 does not answer")
             tunnel.close()
             tunnel.client.finish()

@@ -169,3 +169,26 @@ async def test_the_front_reads_what_granian_would_otherwise_cut_off() -> None:
         await curl(plain.port, "--data-binary", "@-", body=b"x" * 100_000)
         await plain.exchange(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     assert skipped == [False, True]
+
+
+async def test_a_listener_that_cannot_start_is_tried_again_and_does_not_end_a_stop() -> None:
+    failures = 1
+
+    async def nothing(_scope: Any, _receive: Any, send: Any) -> None:
+        await respond(send, b"ok")
+
+    def behind(app: Any) -> HttpListener:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise RuntimeError
+        return HttpListener(app, ListenAddress("127.0.0.1", 0), max_header_bytes=16_384)
+
+    tunnels = Tunnels(nothing, behind, LimitedLog(FixedClock()))
+    async with listen(nothing, tunnels) as plain:
+        assert await curl(plain.port) == b""
+        assert await curl(plain.port) == b"ok"
+    failures = 1
+    other = Tunnels(nothing, behind, LimitedLog(FixedClock()))
+    other._listener = asyncio.create_task(other._start_listener())
+    await other.stop(5)
